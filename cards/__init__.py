@@ -1,0 +1,1 @@
+"""Floor 3: dataset cards rendered from a manifest. Knows schemas."""

@@ -1,0 +1,1 @@
+"""Floor 5: registry.yaml, sources, staleness; ties the rooms below together."""

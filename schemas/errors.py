@@ -1,0 +1,56 @@
+"""One base error, and the located issue that validation collects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Issue:
+    """One thing wrong with one place of one file.
+
+    ``line`` is 1-based; 0 means the whole file. ``path`` is a JSON path (``$.candidates[3].index``).
+    Issues sort by file, line, path, so a report reads in the order of the file.
+    """
+
+    file: str
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place} {self.path} {self.message}"
+
+
+class ArmError(Exception):
+    """Base of every error this project raises on purpose.
+
+    Attributes
+    ----------
+    message: what happened and why, in one or two sentences.
+    where: ``file:line $.path``, a URL, or None where there is no place.
+    next_command: the command or the line to write that gets the user further, or None.
+    issues: the located issues behind the error, sorted; empty for single errors.
+    """
+
+    def __init__(
+        self, message: str, *, where: str | None = None, next_command: str | None = None, issues: Iterable[Issue] = ()
+    ) -> None:
+        self.message = message
+        self.where = where
+        self.next_command = next_command
+        self.issues = tuple(sorted(issues))
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}: {self.message}" if self.where else self.message]
+        lines += [f"  {issue}" for issue in self.issues]
+        if self.next_command:
+            lines.append(f"  next: {self.next_command}")
+        return "\n".join(lines)
+
+
+class UsageError(ArmError):
+    """The user asked for something that does not exist or cannot be combined (exit code 2)."""
