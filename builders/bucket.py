@@ -1,0 +1,282 @@
+"""Build one bucket: everything about its states, from index file to Parquet, alone and in bounded memory."""
+
+from __future__ import annotations
+
+import mmap
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..schemas.actions import Parsed, View
+from ..schemas.errors import Issue
+from ..schemas.ids import sha256_hex
+from ..schemas.images import CheckedImage, ImageChecker, ImageError
+from . import candidate_sets, states, teacher_labels
+from .importers import IMPORTERS, Context
+from .ledger import Ledger, Row
+from .spec import SourceSpec
+from .training_rows import TrainingRows
+from .writer import TableBuffer, WrittenFile
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to build one bucket. ``out`` is None for a check that writes nothing."""
+
+    spec: BuildSpec
+    folder: Path  # of the partition
+    files: tuple[tuple[str, Path, int], ...]  # (name, path, position of the source) in the partition's order
+    bucket: int
+    buckets: int
+    out: Path | None
+
+
+@dataclass
+class BucketResult:
+    """What a bucket came to. Counters add up over buckets."""
+
+    files: list[WrittenFile] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+    notes: list[Issue] = field(default_factory=list)
+    units_in: Counter[str] = field(default_factory=Counter)
+    units_out: Counter[str] = field(default_factory=Counter)
+    excluded: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    statistics: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    seen: dict[tuple[str, str], bytes] = field(default_factory=dict)  # (table, split) -> distinct rendered digests
+    groups: dict[str, set[bytes]] = field(default_factory=dict)  # fact -> distinct hashed values, for the card's counts
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A candidate set or label of this bucket, read again at its place."""
+
+    imported: Row
+    declared: SourceSpec
+    file: str
+    line: int
+    sha256: str
+    content: bytes
+
+    @property
+    def source(self) -> Row:
+        return {"file": self.file, "record_sha256": self.sha256}
+
+
+def build_bucket(job: Job) -> BucketResult:
+    """Build (or only check) one bucket. A plain function of its job: any executor may run it."""
+    return _Bucket(job).run()
+
+
+class _Bucket:
+    def __init__(self, job: Job) -> None:
+        self.job, self.spec = job, job.spec
+        self.result = BucketResult()
+        images = job.spec.images
+        self.tables = {t: TableBuffer(t, images.get(t, "embed")) for t in (*job.spec.tables, "exclusions")}
+        self.ledger = Ledger(lambda row: self.tables["exclusions"].add(row, split="train"))
+        self.blobs: dict[str, bytes] = {}
+        self.stem = job.folder / f"bucket-{job.bucket:05d}"
+        self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics)
+
+    def run(self) -> BucketResult:
+        index = orjson.loads(self.stem.with_suffix(".json").read_bytes())
+        for row in index["exclusions"]:
+            self.tables["exclusions"].add(row, split="train")
+        built = self._states(index["states"])
+        sets = self._grouped("candidate_sets", "set_id")
+        labels = self._grouped("teacher_labels", "set_id")
+        covered = set()
+        for set_id in sorted(sets):
+            if record := self._one("candidate_sets", set_id, sets[set_id]):
+                state = built.get(record.imported["state_id"])
+                if state is None:
+                    self.ledger.units_in["candidate_sets"] += 1
+                    detail = "its state was excluded"
+                    self.ledger.exclude("candidate_sets", "candidate_sets", set_id, "no_state", detail)
+                else:
+                    covered.add(state["state_id"])
+                    self._set(record, state, labels.pop(set_id, []))
+        for set_id in sorted(labels):
+            for record in labels[set_id]:
+                self.ledger.units_in["teacher_labels"] += 1
+                detail = f"{record.file}:{record.line} its set was excluded"
+                self.ledger.exclude("teacher_labels", "teacher_labels", set_id, "no_candidate_set", detail)
+        self._coverage("states", sorted(built), covered, "no_candidate_set")
+        self.training.finish(self._train_screenshots(built))
+        return self._close()
+
+    # -- states -------------------------------------------------------------------------------------------------
+
+    def _states(self, spilled: list[tuple[int, int]]) -> dict[str, Row]:
+        checker = ImageChecker()
+        built: dict[str, Row] = {}
+        with ExitStack() as stack:
+            rows = _mapped(self.job.folder / "states.jsonl", stack)
+            blobs = _mapped(self.job.folder / "images.bin", stack)
+            for offset, length in spilled:
+                record = orjson.loads(rows[offset : offset + length])
+                image = None
+                if record["image"]:
+                    start, size = record["image"]
+                    try:
+                        image = checker.check(blobs[start : start + size])
+                    except ImageError as error:
+                        self._bad_image(record, error)
+                        continue
+                self._state(record, image, built)
+        return built
+
+    def _state(self, record: Row, image: CheckedImage | None, built: dict[str, Row]) -> None:
+        row = states.build(record["row"], record["source"], image, self.spec.split)
+        if image:
+            self.blobs.setdefault(f"sha256:{image.sha256}", image.data)
+        built[row["state_id"]] = row
+        self._add("states", row, row)
+        count = self.result.statistics
+        count["states", row["split"]] += 1
+        count["screenshots", "with" if image else "without"] += 1
+        for op in row["screenshot_ops"]:
+            count["screenshot_ops", op] += 1
+        for fact in ("episode_id", "task_group", "host", "screenshot_sha256"):
+            if row[fact] is not None:
+                name = f"{fact}/{row['split']}"
+                self.result.groups.setdefault(name, set()).add(bytes.fromhex(sha256_hex(row[fact])[:16]))
+
+    def _bad_image(self, record: Row, error: ImageError) -> None:
+        source = self.spec.sources[record["declared"]]
+        state_id = record["row"]["state_id"]
+        issue = Issue(record["source"]["file"], record["line"], "$", f"screenshot of {state_id}: {error.message}")
+        if source.on_invalid == "error":
+            self.result.issues.append(issue)
+            return
+        self.result.notes.append(issue)
+        self.ledger.units_in["states"] += 1
+        self.ledger.exclude("states", "states", state_id, error.reason, error.message)
+
+    # -- candidate sets and labels --------------------------------------------------------------------------------
+
+    def _grouped(self, kind: str, key: str) -> dict[str, list[_Record]]:
+        grouped: dict[str, list[_Record]] = {}
+        for record in self._records(kind):
+            grouped.setdefault(record.imported[key], []).append(record)
+        return grouped
+
+    def _records(self, kind: str) -> Iterator[_Record]:
+        index = array("q", self.stem.with_suffix(f".{kind}").read_bytes())
+        with ExitStack() as stack:
+            maps: dict[int, Any] = {}
+            for place in range(0, len(index), 4):
+                number, line, offset, length = index[place : place + 4]
+                name, path, source = self.job.files[number]
+                declared = self.spec.sources[source]
+                if number not in maps:
+                    maps[number] = _mapped(path, stack)
+                raw = maps[number][offset : offset + length]
+                # The partition has read these bytes strictly; here they only have to be read again.
+                record = orjson.loads(raw)
+                context = Context(declared.dialect or "", declared.space or "", declared.constants, path.parent)
+                imported: Row = IMPORTERS[declared.kind, declared.format].read(record, context)  # type: ignore[assignment]
+                content = orjson.dumps([imported, declared.constants], option=orjson.OPT_SORT_KEYS)
+                yield _Record(imported, declared, name, line, sha256_hex(raw), content)
+
+    def _one(self, stage: str, row_id: str, records: list[_Record]) -> _Record | None:
+        """The one record of an id: repeats are excluded; other contents are an error, or in quarantine all of them."""
+        first = min(records, key=lambda r: (r.file, r.line))
+        others = [r for r in records if r is not first]
+        if all(r.content == first.content for r in others):
+            self.ledger.units_in[stage] += len(others)
+            for r in others:
+                detail = f"{r.file}:{r.line} repeats {first.file}:{first.line}"
+                self.ledger.exclude(stage, stage, row_id, "duplicate_record", detail)
+            return first
+        if all(r.declared.on_conflict == "quarantine" for r in records):
+            self.ledger.units_in[stage] += len(records)
+            for r in records:
+                detail = f"{r.file}:{r.line} one id, two contents"
+                self.ledger.exclude(stage, stage, row_id, "conflicting_id", detail, "quarantined")
+            return None
+        message = f"the id {row_id!r} has other content in {first.file}:{first.line}"
+        self.result.issues += [Issue(r.file, r.line, "$", message) for r in others if r.content != first.content]
+        return None
+
+    def _set(self, record: _Record, state: Row, label_records: list[_Record]) -> None:
+        declared = record.declared
+        assert declared.space is not None and declared.dialect is not None
+        view = View(declared.space, state["width"], state["height"], state["elements"])
+        row, parsed = candidate_sets.build(record.imported, declared, record.source, state["split"], view)
+        self._add("candidate_sets", row, state)
+        count = self.result.statistics
+        count["candidate_sets", row["split"]] += 1
+        count["distinct_actions", str(row["distinct_actions"])] += 1
+        count["set_size", str(row["n"])] += 1
+        temperature = row["sampling"]["temperature"]
+        count["temperature", "not recorded" if temperature is None else f"{temperature:g}"] += 1
+        count["unparsed_candidates", "all"] += sum(p.parse_error is not None for p in parsed)
+        labels = self._labels(label_records, row, parsed, state)
+        self._coverage("candidate_sets", [row["set_id"]], {row["set_id"]} if labels else set(), "no_label")
+        if labels:
+            self.training.add(labels, row, parsed, view, state, declared.dialect)
+
+    def _labels(self, records: list[_Record], set_row: Row, parsed: list[Parsed], state: Row) -> list[Row]:
+        built: dict[str, list[tuple[_Record, Row]]] = {}
+        for record in records:
+            row = teacher_labels.build(record.imported, record.declared, record.source, set_row, parsed)
+            built.setdefault(row["label_id"], []).append((record, row))
+        labels = []
+        for label_id, rows in sorted(built.items()):
+            if kept := self._one("teacher_labels", label_id, [record for record, _ in rows]):
+                label = next(row for record, row in rows if record is kept)
+                labels.append(label)
+                self._add("teacher_labels", label, state)
+                count = self.result.statistics
+                count["label_status", label["status"]] += 1
+                if label["status"] == "ok":
+                    count["picked_slot", str(label["selected_index"])] += 1
+        return labels
+
+    def _coverage(self, table: str, ids: list[str], covered: set[str], reason: str) -> None:
+        self.ledger.units_in["coverage"] += len(ids)
+        for row_id in ids:
+            if row_id in covered:
+                self.ledger.units_out["coverage"] += 1
+            else:
+                self.ledger.exclude("coverage", table, row_id, reason)
+
+    # -- closing ------------------------------------------------------------------------------------------------
+
+    def _add(self, table: str, row: Row, state: Row) -> None:
+        self.ledger.units_in[table] += 1
+        self.ledger.units_out[table] += 1
+        if table in self.tables:
+            self.tables[table].add(row, group=state["screenshot_sha256"] or state["state_id"])
+
+    def _train_screenshots(self, built: Mapping[str, Row]) -> set[str]:
+        if not self.spec.split.isolate_screenshots:
+            return set()
+        return {s["screenshot_sha256"] for s in built.values() if s["split"] == "train" and s["screenshot_sha256"]}
+
+    def _close(self) -> BucketResult:
+        result, job = self.result, self.job
+        result.units_in, result.units_out, result.excluded = (
+            self.ledger.units_in, self.ledger.units_out, self.ledger.excluded,
+        )  # fmt: skip
+        result.seen = self.training.seen()
+        if job.out is not None and not result.issues:
+            for table in self.tables.values():
+                result.files += table.write(job.out, job.bucket, job.buckets, self.blobs)
+        return result
+
+
+def _mapped(path: Path, stack: ExitStack) -> Any:
+    """The bytes of a file, mapped; an empty file cannot be mapped and is just empty."""
+    if path.stat().st_size == 0:
+        return b""
+    file = stack.enter_context(path.open("rb"))
+    return stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+

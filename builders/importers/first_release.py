@@ -1,0 +1,102 @@
+"""The shapes of the first public release: states with a rendered prompt, candidate draws, draw-level labels.
+
+Of a state only the rendered chat template is there. It is split at the template's own markers: earlier assistant turns
+give the history, tool and user turns the observations, the last ``<user_request>`` the task, the newest announced
+address the url. What a pattern does not find is null. The rendered prompt is kept whole in `prompt_text`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from ...schemas.actions import parse
+from ...schemas.errors import ArmError
+from ...schemas.ids import canonical_json, task_group
+from . import text as texts
+from .openai_messages import host_of
+from .pictures import read_picture
+from .types import Context, ImportedState, InvalidTurn
+
+_TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>|\Z)", re.S)
+_TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
+_MARKUP = re.compile(r"<\|vision_start\|><\|image_pad\|><\|vision_end\|>|</?tool_response>")
+
+
+def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState | InvalidTurn]:
+    """Yield the one state of a record; its screenshot is the last path of `images`."""
+    turns = _TURN.findall(record["prompt_text"])
+    history: list[dict[str, Any]] = []
+    said: list[str] = []
+    for role, body in turns[:-1] if turns and turns[-1][0] == "assistant" else turns:
+        if role == "assistant":
+            parsed = parse(context.dialect, body)
+            entry = {"turn": len(history), "thought": parsed.thought, "action": parsed.action, "observation": ""}
+            history.append(entry)
+        elif role in ("user", "tool"):
+            text = _MARKUP.sub("", body).strip()
+            said.append(text)
+            if history:
+                history[-1]["observation"] = "\n".join(filter(None, (history[-1]["observation"], text)))
+    try:
+        image = read_picture(record["images"][-1], context.folder) if record["images"] else None
+    except ArmError as error:
+        place = f"$.images[{len(record['images']) - 1}]"
+        yield InvalidTurn(record["state_id"], getattr(error, "reason", "invalid_record"), place, error.message)
+        return
+    task = texts.requested_task(record["prompt_text"])
+    url = texts.newest_url(said)
+    row = {
+        "state_id": record["state_id"],
+        "episode_id": record["episode_id"],
+        "turn": record["turn"],
+        "task": task,
+        "task_group": task_group(task, record["episode_id"]),
+        "url": url,
+        "host": host_of(url),
+        "history": history,
+        "messages_json": None,
+        "prompt_text": record["prompt_text"],
+        "tools_json": _tools(record["prompt_text"]),
+        "observation_text": None if record["images"] else "\n".join(said[-1:]),
+        "elements": [],
+        "demo_response": record.get("demo_action"),
+        "episode_outcome": None,
+        "source_record_json": canonical_json({"images": record["images"]}),
+    }
+    yield ImportedState(row, image)
+
+
+def candidate_set(record: dict[str, Any], context: Context) -> dict[str, Any]:
+    """One draw of candidates. Raises ArmError when its id is not ``<base_state_id>#d<k>``."""
+    set_id, state_id = record["state_id"], record["base_state_id"]
+    draw = set_id.removeprefix(f"{state_id}#d")
+    if draw == set_id or not (draw.isascii() and draw.isdigit()) or len(draw) > 9:
+        raise ArmError(f"the id {set_id!r} is not {state_id}#d<draw>", where="$.state_id")
+    sampling = {"temperature": record.get("temperature")}
+    return {
+        "set_id": set_id,
+        "state_id": state_id,
+        "draw": int(draw),
+        "sampling": {k: v for k, v in sampling.items() if v is not None},
+        "responses": record["candidates"],
+        "source_record_json": canonical_json({"images": record["images"]}) if record.get("images") else None,
+    }
+
+
+def teacher_label(record: dict[str, Any], context: Context) -> dict[str, Any]:
+    """One draw-level label: the set it judges, the pick (0-based) or None, and the reasoning."""
+    return {"set_id": record["state_id"], "selection": record["selection"], "reasoning": record.get("reasoning") or ""}
+
+
+def _tools(prompt: str) -> str | None:
+    """The ``<tools>`` block as a JSON list; None when there is none or a line of it is not JSON."""
+    if not (block := _TOOLS.search(prompt)):
+        return None
+    try:
+        return canonical_json([orjson.loads(line) for line in block[1].split("\n") if line.strip()])
+    except ValueError:
+        return None

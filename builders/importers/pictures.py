@@ -1,0 +1,55 @@
+"""Pictures named by records: data URLs and relative paths, which are data and never trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path, PureWindowsPath
+
+from ...schemas.errors import ArmError
+from ...schemas.images import Limits, decode_data_url
+
+_LIMITS = Limits()
+_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{kind}{n}" for kind in ("COM", "LPT") for n in range(1, 10))}
+
+
+class PictureError(ArmError):
+    """``reason`` is one of the ledger's for `states`."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def read_picture(reference: str, folder: Path) -> bytes:
+    """Bytes of a base64 data URL, or of a file below ``folder``.
+
+    Raises ImageError for a broken data URL; PictureError for other URLs, for paths that are absolute, leave the folder
+    or hold ``..``, a backslash, a control character or a device name, and for files that are not there.
+    """
+    if reference.startswith("data:"):
+        return decode_data_url(reference, _LIMITS)
+    if "://" in reference:
+        message = f"{reference[:80]!r} is a URL; pictures are data URLs or files beside the records"
+        raise PictureError(message, "path_refused")
+    path = _inside(reference, folder)
+    try:
+        with path.open("rb") as file:
+            return file.read(_LIMITS.max_bytes + 1)
+    except OSError as error:
+        raise PictureError(f"picture {reference!r}: {error.strerror}", "image_missing") from error
+
+
+def _inside(reference: str, folder: Path) -> Path:
+    parts = reference.split("/")
+    bad = (
+        "\\" in reference
+        or any(ord(c) < 32 or ord(c) == 127 for c in reference)
+        or any(part in ("", "..") or part.split(".")[0].upper() in _DEVICES for part in parts)
+        or PureWindowsPath(reference).drive
+    )
+    if bad:
+        message = f"the path {reference[:80]!r} is refused: it must stay below the folder of the records"
+        raise PictureError(message, "path_refused")
+    path = folder.joinpath(*parts)
+    if folder.resolve() not in path.resolve().parents:  # a symbolic link that leads out
+        raise PictureError(f"the path {reference[:80]!r} leads out of the folder of the records", "path_refused")
+    return path

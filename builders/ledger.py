@@ -1,0 +1,87 @@
+"""The account of every unit: rows in = rows out + exclusions, per stage, with a closed list of reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..schemas.errors import ArmError
+from ..schemas.images import IMAGE_REASONS
+
+Row = dict[str, Any]
+
+# What one unit of a stage is. An unreadable record counts as one unit.
+UNITS: Mapping[str, str] = {
+    "states": "assistant turns",
+    "candidate_sets": "candidate records",
+    "teacher_labels": "label records",
+    "coverage": "states and candidate sets",
+    "selection_sft": "labels",
+    "bt_pairs": "(label, loser) comparisons",
+}
+_RECORD = ("invalid_record", "duplicate_record", "conflicting_id")
+_PROMPT = ("no_screenshot", "no_observation_text", "no_size", "crosses_split")
+_CHOICE = ("other_teacher", "other_repeat", "no_majority", "pick_unparsed")
+
+REASONS: Mapping[str, tuple[str, ...]] = {
+    "states": (*_RECORD, *IMAGE_REASONS, "image_missing", "path_refused"),
+    "candidate_sets": (*_RECORD, "no_state"),
+    "teacher_labels": (*_RECORD, "base_state_id", "no_candidate_set"),
+    "coverage": ("no_candidate_set", "no_label"),
+    "selection_sft": (
+        *("none_fit", "abstain", "null_in_source", "ambiguous", "out_of_range", "unparsed", "refused"),
+        *("content_filter", "truncated", "error", "expired", "missing"),
+        *_CHOICE,
+        *_PROMPT,
+        *("single_distinct_action", "no_reasoning", "reasoning_conflicts"),
+    ),
+    "bt_pairs": (
+        *("identical", "near_coordinates", "coordinate_only", "scroll_amount", "wait_duration", "done_vs_done"),
+        *("unparsed", "duplicate_loser", "over_budget", "equal_as_shown"),
+        *_PROMPT,
+    ),
+}
+
+
+@dataclass
+class Ledger:
+    """Counts units in and out and writes an exclusion row for each difference. ``sink`` takes the exclusion rows."""
+
+    sink: Callable[[Row], None]
+    units_in: Counter[str] = field(default_factory=Counter)
+    units_out: Counter[str] = field(default_factory=Counter)
+    excluded: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # (stage, reason, status)
+
+    def exclude(
+        self, stage: str, table: str, source_id: str, reason: str, detail: str = "", status: str = "dropped"
+    ) -> None:
+        if reason not in REASONS[stage]:
+            raise ArmError(f"{reason!r} is not a reason of the stage {stage}; known are {', '.join(REASONS[stage])}")
+        self.excluded[stage, reason, status] += 1
+        self.sink(
+            {"stage": stage, "source_table": table, "source_id": source_id, "reason": reason, "detail": detail, "status": status}
+        )  # fmt: skip
+
+
+def account(
+    units_in: Mapping[str, int], units_out: Mapping[str, int], excluded: Mapping[tuple[str, str, str], int]
+) -> dict[str, Any]:
+    """Return the published account per stage; raises ArmError when a unit got lost."""
+    result: dict[str, Any] = {}
+    for stage, unit in UNITS.items():
+        reasons = {f"{reason}": 0 for (s, reason, _), n in sorted(excluded.items()) if s == stage and n}
+        statuses: Counter[str] = Counter()
+        for (s, reason, status), n in excluded.items():
+            if s == stage and n:
+                reasons[reason] += n
+                statuses[status] += n
+        into, out = units_in.get(stage, 0), units_out.get(stage, 0)
+        if into != out + sum(reasons.values()):
+            raise ArmError(
+                f"{stage}: {into} {unit} went in, but {out} came out and {sum(reasons.values())} were excluded; "
+                "this is a defect of the builder"
+            )
+        result[stage] = {"unit": unit, "in": into, "out": out, "excluded": reasons, "status": dict(sorted(statuses.items()))}
+    return result

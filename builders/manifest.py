@@ -1,0 +1,198 @@
+"""The manifest: what a build is, written last. README.md is rendered from it afterwards and is not in it."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from .. import __version__
+from ..prompts.render import RENDERER_VERSION, Prompt
+from ..schemas.arrow import image_columns
+from ..schemas.digests import combine
+from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.store import TABLES
+from .bucket import BucketResult
+from .ledger import account
+from .partition import SourceFile
+from .spec import BuildSpec
+from .writer import WrittenFile
+
+PACKAGES = ("datasets", "huggingface_hub", "jsonschema-rs", "orjson", "pillow", "pyarrow")
+
+
+def assemble(
+    spec: BuildSpec,
+    sources: Sequence[SourceFile],
+    results: Sequence[BucketResult],
+    ledger: Mapping[str, Any],
+    prompts: Sequence[Prompt],
+    shards: int,
+) -> dict[str, Any]:
+    """Return the identity half: everything that decides whether a build is new, and nothing that does not."""
+    files = [file for result in results for file in result.files]
+    statistics: Counter[tuple[str, ...]] = Counter()
+    for result in results:
+        statistics.update(result.statistics)
+    return {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "version": spec.version,
+        "license": spec.license,
+        "description": spec.description,
+        "tables": {t: _table(t, spec, files) for t in (*spec.tables, "exclusions")},
+        "parameters": {**spec.parameters(), "shards": shards},
+        "sources": [_source(spec, position, sources) for position in range(len(spec.sources))],
+        "prompts": [
+            {"id": p.id, "sha256": p.sha256, "kind": p.kind, "options": p.options.to_json(), "renderer": RENDERER_VERSION}
+            for p in prompts
+        ],
+        "ledger": ledger,
+        "statistics": {**_nested(statistics), **_distinct(results), "leakage": leakage(results)},
+    }  # fmt: skip
+
+
+def environment(files: Mapping[str, dict[str, Any]], workers: int, seconds: float) -> dict[str, Any]:
+    """The other half: file hashes and where the build ran; it never decides whether something is new."""
+    return {
+        "files": dict(sorted(files.items())),
+        "action_reward_models": __version__,
+        "code_sha256": code_sha256(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "workers": workers,
+        "seconds": round(seconds, 1),
+    }
+
+
+def write(folder: Path, identity: dict[str, Any], env: dict[str, Any]) -> dict[str, Any]:
+    """Write ``manifest.json`` and return it."""
+    manifest = {
+        "manifest": 1,
+        "identity_sha256": sha256_hex(canonical_json(identity)),
+        "identity": identity,
+        "environment": env,
+    }
+    data = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+    (folder / "manifest.json").write_bytes(data + b"\n")
+    return manifest
+
+
+def merge_ledgers(parts: Iterable[tuple[Counter[str], Counter[str], Counter[tuple[str, str, str]]]]) -> dict[str, Any]:
+    """The account over the partition and all buckets; raises ArmError when a unit got lost."""
+    units_in: Counter[str] = Counter()
+    units_out: Counter[str] = Counter()
+    excluded: Counter[tuple[str, str, str]] = Counter()
+    for into, out, dropped in parts:
+        units_in.update(into)
+        units_out.update(out)
+        excluded.update(dropped)
+    return account(units_in, units_out, excluded)
+
+
+def leakage(results: Sequence[BucketResult]) -> dict[str, int]:
+    """Validation rows' distinct (prompt, pictures) that train has too, over all buckets, per table."""
+    found = {}
+    for table in ("selection_sft", "bt_pairs"):
+        split: dict[str, set[bytes]] = {"train": set(), "validation": set()}
+        for result in results:
+            for (name, part), joined in result.seen.items():
+                if name == table:
+                    split[part].update(joined[i : i + 32] for i in range(0, len(joined), 32))
+        found[table] = len(split["train"] & split["validation"])
+    return found
+
+
+@cache
+def code_sha256() -> str:
+    """Digest of the code and data that decide rows: a build by other code is stale even with equal inputs."""
+    root = resources.files("action_reward_models")
+    digest = []
+    for room in ("schemas", "prompts", "builders"):
+        for path in sorted(Path(str(root / room)).rglob("*")):
+            if path.suffix in (".py", ".json", ".yaml") and path.is_file():
+                name = path.relative_to(str(root)).as_posix()
+                digest.append(f"{name} {sha256_hex(path.read_bytes())}")
+    return sha256_hex("\n".join(digest))
+
+
+def _table(table: str, spec: BuildSpec, files: Sequence[WrittenFile]) -> dict[str, Any]:
+    own = [f for f in files if f.table == table]
+    return {
+        "schema": TABLES[table],
+        "images": spec.images.get(table, "embed") if image_columns(TABLES[table]) else None,
+        "rows": sum(f.rows for f in own),
+        "row_digest": combine(digest for f in own for digest in _cut(f.digests)),
+        "splits": {
+            split: {
+                "rows": sum(f.rows for f in own if f.split == split),
+                "expanded_bytes": sum(f.expanded_bytes for f in own if f.split == split),
+                "files": [
+                    {"path": f.path, "rows": f.rows, "row_digest": combine(_cut(f.digests))}
+                    for f in sorted(own, key=lambda f: f.path)
+                    if f.split == split
+                ],
+            }
+            for split in ("train", "validation")
+            if any(f.split == split for f in own)
+        },
+    }
+
+
+def _cut(joined: bytes) -> list[bytes]:
+    return [joined[i : i + 32] for i in range(0, len(joined), 32)]
+
+
+def _source(spec: BuildSpec, position: int, files: Sequence[SourceFile]) -> dict[str, Any]:
+    source = spec.sources[position]
+    return {
+        "kind": source.kind,
+        "format": source.format,
+        "dialect": source.dialect,
+        "space": source.space,
+        "license": source.license,
+        "constants": dict(source.constants),
+        "on_invalid": source.on_invalid,
+        "on_conflict": source.on_conflict,
+        "files": [
+            {"path": f.name, "sha256": f.sha256, "bytes": f.bytes, "records": f.records}
+            for f in sorted(files, key=lambda f: f.name)
+            if f.source == position
+        ],
+    }
+
+
+def _nested(counts: Counter[tuple[str, ...]]) -> dict[str, dict[str, int]]:
+    result: dict[str, dict[str, int]] = {}
+    for (name, value), n in sorted(counts.items()):
+        if n:
+            result.setdefault(name, {})[value] = n
+    return result
+
+
+def _distinct(results: Sequence[BucketResult]) -> dict[str, Any]:
+    """Distinct episodes, task groups, hosts and screenshots per split, and how many both splits have."""
+    merged: dict[str, set[bytes]] = {}
+    for result in results:
+        for name, values in result.groups.items():
+            merged.setdefault(name, set()).update(values)
+    facts = sorted({name.partition("/")[0] for name in merged})
+    return {
+        "distinct": {
+            fact: {
+                "train": len(train := merged.get(f"{fact}/train", set())),
+                "validation": len(validation := merged.get(f"{fact}/validation", set())),
+                "both": len(train & validation),
+            }
+            for fact in facts
+        }
+    }

@@ -1,0 +1,215 @@
+"""Run a build: partition, buckets on an executor, gates, manifest last, and the finished folder moved into place."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..prompts.render import Prompt
+from ..schemas.errors import ArmError, Issue, UsageError
+from ..schemas.ids import sha256_hex
+from . import manifest as manifests
+from .bucket import BucketResult, Job, build_bucket
+from .partition import Partition, Progress, failure, partition
+from .published import write_prompts, write_schemas
+from .spec import BuildSpec
+from .training_rows import load
+
+# Renders README.md from the manifest; the cards live on this floor too, so that the caller hands them in.
+Card = Callable[[dict[str, Any]], str]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A finished build. ``notes`` are records that a declaration sent to exclusions; ``warnings`` are gates that warn."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    notes: tuple[Issue, ...]
+    warnings: tuple[str, ...]
+
+
+def build(
+    spec: BuildSpec,
+    out: Path,
+    *,
+    card: Card,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress = lambda *_: None,
+) -> Built:
+    """Build ``spec`` into the folder ``out`` and return it.
+
+    ``executor`` is any `concurrent.futures` executor whose workers see the same files; without one, ``workers`` local
+    processes (default: the CPUs, never more than buckets) are used. The rows and their digests do not depend on it.
+    Everything is made in a temporary folder beside ``out`` and moved there when it is complete: a failed or killed
+    build leaves the old folder as it was. Raises ArmError for problems of the sources, gates and prompts.
+    """
+    started = time.monotonic()
+    prompts = _prompts(spec)
+    _refuse_foreign(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with _workspace(out) as work:
+        made = work / "made"
+        made.mkdir()
+        parts, results, used = _run(spec, work, made, workers, executor, progress)
+        issues = parts.issues + [issue for result in results for issue in result.issues]
+        if issues:
+            raise failure(issues)
+        _refuse_changed(parts)
+        ledger = _ledger(parts, results)
+        identity = manifests.assemble(spec, parts.files, results, ledger, prompts, parts.buckets)
+        warnings = _gates(spec, identity)
+        files = {
+            f.path: {"sha256": f.sha256, "bytes": f.stored_bytes} for result in results for f in result.files
+        } | _described(made, spec, prompts)
+        env = manifests.environment(files, used, time.monotonic() - started)
+        manifest = manifests.write(made, identity, env)
+        (made / "README.md").write_text(card(manifest), "utf-8")
+        _replace(made, out, work)
+    notes = sorted([*parts.notes, *(note for result in results for note in result.notes)])
+    return Built(out, manifest, tuple(notes), tuple(warnings))
+
+
+def check(
+    spec: BuildSpec, *, workers: int | None = None, progress: Progress = lambda *_: None
+) -> tuple[list[Issue], dict[str, Any]]:
+    """Read everything as a build would, write nothing, and return (all issues, the account per stage)."""
+    _prompts(spec)
+    with tempfile.TemporaryDirectory(prefix="arm-check-") as folder:
+        parts, results, _ = _run(spec, Path(folder), None, workers, None, progress)
+        issues = parts.issues + [issue for result in results for issue in result.issues]
+        return sorted(issues), {} if issues else _ledger(parts, results)
+
+
+def _run(
+    spec: BuildSpec, work: Path, out: Path | None, workers: int | None, executor: Executor | None, progress: Progress
+) -> tuple[Partition, list[BucketResult], int]:
+    parts = partition(spec, work, progress)
+    if parts.issues and out is not None:
+        raise failure(parts.issues)
+    files = tuple((f.name, f.path, f.source) for f in parts.files)
+    jobs = [Job(spec, work, files, bucket, parts.buckets, out) for bucket in range(parts.buckets)]
+    used = min(workers or os.cpu_count() or 1, parts.buckets)
+    results: list[BucketResult] = []
+    for done, result in enumerate(_results(jobs, used, executor), 1):
+        results.append(result)
+        progress("building", done, parts.buckets)
+    return parts, results, used
+
+
+def _results(jobs: Sequence[Job], workers: int, executor: Executor | None) -> Iterator[BucketResult]:
+    if executor is None and workers == 1:
+        yield from map(build_bucket, jobs)
+        return
+    # spawn: a forked child would inherit pyarrow's threads in whatever state they were
+    pool = executor or ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        futures = [pool.submit(build_bucket, job) for job in jobs]
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        if executor is None:
+            pool.shutdown(cancel_futures=True)
+
+
+def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]:
+    own = (parts.ledger.units_in, parts.ledger.units_out, parts.ledger.excluded)
+    return manifests.merge_ledgers([own, *((r.units_in, r.units_out, r.excluded) for r in results)])
+
+
+def _prompts(spec: BuildSpec) -> list[Prompt]:
+    """Load the declared prompts before anything is read, so that a typo costs nothing."""
+    prompts = []
+    for table, kind, declared in (
+        ("selection_sft", "selection", spec.selection and spec.selection.prompt),
+        ("bt_pairs", "scalar", spec.pairs and spec.pairs.prompt),
+    ):
+        if not declared:
+            continue
+        prompt = load(declared)
+        if prompt.kind != kind:
+            raise UsageError(f"{table} needs a {kind} prompt, and {prompt.id} is a {prompt.kind} prompt")
+        prompts.append(prompt)
+    if any(p.options.coordinate_space != "source" for p in prompts):
+        ways = {(s.dialect, s.space) for s in spec.sources if s.dialect}
+        if len(ways) > 1:
+            named = ", ".join(f"{dialect}/{space}" for dialect, space in sorted(ways, key=str))
+            raise UsageError(
+                f"coordinate_space converts points, but the sources write them in several ways ({named})",
+                next_command="coordinate_space: source, or one dataset per way of writing",
+            )
+    return prompts
+
+
+def _gates(spec: BuildSpec, identity: dict[str, Any]) -> list[str]:
+    warnings = []
+    for table, crossing in identity["statistics"]["leakage"].items():
+        if crossing:
+            message = f"{table}: {crossing} prompts with their pictures stand in both splits"
+            if spec.gates.leakage == "error":
+                raise ArmError(message, next_command="gates: {leakage: warn}   # publishes a leaky split; say why")
+            warnings.append(message)
+    for table, limit in spec.gates.max_excluded.items():
+        stage = identity["ledger"][table]
+        share = 1 - stage["out"] / stage["in"] if stage["in"] else 0.0
+        if share > limit:
+            reasons = ", ".join(f"{reason} {n}" for reason, n in stage["excluded"].items())
+            raise ArmError(
+                f"{table}: {share:.1%} of {stage['in']} {stage['unit']} are excluded, more than {limit:.1%} ({reasons})",
+                next_command=f"gates: {{max_excluded: {{{table}: {share + 0.005:.2f}}}}}   # if that is as it should be",
+            )
+    return warnings
+
+
+def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[str, dict[str, Any]]:
+    """Write schemas and prompts beside the data; return path -> hash and size."""
+    written = [*write_schemas(made, [*spec.tables, "exclusions"]), *write_prompts(made, prompts)]
+    result = {}
+    for path in written:
+        data = path.read_bytes()
+        result[path.relative_to(made).as_posix()] = {"sha256": sha256_hex(data), "bytes": len(data)}
+    return result
+
+
+@contextmanager
+def _workspace(out: Path) -> Iterator[Path]:
+    """A temporary folder beside ``out``, on the same file system, gone afterwards whatever happens."""
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Only a folder that a build made, or an empty one, is ever replaced."""
+    if out.exists() and not (out / "manifest.json").is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise ArmError(
+            "is not a build (it holds no manifest.json) and would be replaced",
+            where=str(out),
+            next_command="name another folder with --out",
+        )
+
+
+def _refuse_changed(parts: Partition) -> None:
+    for file in parts.files:
+        stat = file.path.stat()
+        if (stat.st_size, stat.st_mtime_ns) != file.stamp:
+            raise ArmError("the file changed while it was read; nothing was built", where=file.name)
+
+
+def _replace(made: Path, out: Path, work: Path) -> None:
+    os.chmod(made, 0o755)  # noqa: S103, PTH101 - mkdtemp's 0700 is for the workspace, a build is for its readers
+    if out.exists():
+        out.rename(work / "old")
+    made.rename(out)

@@ -1,0 +1,53 @@
+"""Selection SFT rows: one per usable label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..prompts.render import Prompt, StateView, rendered_sha256
+from ..schemas.actions import Parsed
+from ..schemas.ids import hash_order
+from .ledger import Row
+from .spec import SelectionSpec
+
+
+def shown_order(set_id: str, parsed: Sequence[Parsed], spec: SelectionSpec) -> list[int]:
+    """The candidates to show, as indices (0-based) in shown order.
+
+    ``merge`` shows each distinct action once, as its first candidate, so that the target is unique. ``shuffle`` orders
+    by a hash of set and action: a teacher's slot habit cannot be learned, and a rebuild gives the same order.
+    """
+    first: dict[str, int] = {}
+    for index, p in enumerate(parsed):
+        first.setdefault(p.key if spec.duplicates == "merge" else str(index), index)
+    order = list(first.values())
+    if spec.shuffle:
+        order.sort(key=lambda index: hash_order("order", set_id, parsed[index].key, index))
+    return order
+
+
+def build(
+    label: Row, set_row: Row, parsed: Sequence[Parsed], prompt: Prompt, view: StateView, spec: SelectionSpec
+) -> Row | str:
+    """Return the `selection_sft` row, or the reason why there is none. Raises Unrenderable like the renderer."""
+    if set_row["distinct_actions"] < 2:
+        return "single_distinct_action"
+    order = shown_order(set_row["set_id"], parsed, spec)
+    picked = label["selected_index"]
+    if spec.duplicates == "merge":
+        picked = next(index for index in order if parsed[index].key == parsed[picked].key)
+    rendered = prompt.selection(view, set_row["candidates"], order)
+    return {
+        "row_id": f"{label['label_id']}|{prompt.id}",
+        "label_id": label["label_id"],
+        "set_id": set_row["set_id"],
+        "state_id": set_row["state_id"],
+        "order": order,
+        "prompt_id": prompt.id,
+        "prompt_sha256": prompt.sha256,
+        "rendered_sha256": rendered_sha256(rendered.messages, rendered.images),
+        "prompt": rendered.messages,
+        "completion": prompt.completion(order, picked, label["reasoning"]),
+        "images": [f"sha256:{sha}" for sha in rendered.images],
+        "split": set_row["split"],
+    }

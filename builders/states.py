@@ -1,0 +1,23 @@
+"""States: what an importer read, completed by the checked screenshot and the split."""
+
+from __future__ import annotations
+
+from ..schemas.images import CheckedImage
+from .ledger import Row
+from .spec import SplitSpec
+from .splits import split_of
+
+
+def build(imported: Row, source: Row, image: CheckedImage | None, spec: SplitSpec) -> Row:
+    """Return the `states` row. ``imported`` is the importer's row, ``source`` its provenance."""
+    reference = f"sha256:{image.sha256}" if image else None
+    return {
+        **imported,
+        "screenshot": reference,
+        "screenshot_sha256": image.sha256 if image else None,
+        "width": image.width if image else None,
+        "height": image.height if image else None,
+        "screenshot_ops": list(image.ops) if image else [],
+        "source": source,
+        "split": split_of(imported["task_group"], spec),
+    }

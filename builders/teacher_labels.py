@@ -1,0 +1,70 @@
+"""Teacher labels: every verdict with its outcome, and which of them feed training rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ..schemas.actions import Parsed
+from .ledger import Row
+from .spec import LabelSpec, SourceSpec
+
+
+def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed: Sequence[Parsed]) -> Row:
+    """Return the `teacher_labels` row. A pick outside the set is an outcome, never another candidate."""
+    teacher, selection = declared.constants.get("teacher"), imported["selection"]
+    if selection is None:
+        status = "null_in_source"
+    else:
+        status = "ok" if 0 <= selection < len(parsed) else "out_of_range"
+    picked = selection if status == "ok" else None
+    ties = [] if picked is None else [i for i, p in enumerate(parsed) if i != picked and p.key == parsed[picked].key]
+    return {
+        "label_id": f"{set_row['set_id']}|{teacher or '-'}|-|0",
+        "set_id": set_row["set_id"],
+        "state_id": set_row["state_id"],
+        "teacher": teacher,
+        "teacher_params_json": None,
+        "repeat": 0,
+        "prompt_id": None,
+        "prompt_sha256": None,
+        "order": None,
+        "selected_index": picked,
+        "tie_indices": ties,
+        "status": status,
+        "reasoning": imported["reasoning"],
+        "reply": None,
+        "usage_json": None,
+        "batch_id": None,
+        "custom_id": None,
+        "source_record_json": None if status != "out_of_range" else f'{{"selection":{selection}}}',
+        "source": source,
+        "split": set_row["split"],
+    }
+
+
+def choose(labels: Sequence[Row], parsed: Sequence[Parsed], spec: LabelSpec) -> Iterator[tuple[Row, str | None]]:
+    """Yield each label of one set with None if it feeds training rows, else with the reason why not.
+
+    ``first``: the usable label with the lowest repeat (then the lowest id). ``majority``: the first label that picked
+    the action most usable labels picked; no label when two actions share the lead.
+    """
+    usable = []
+    for label in sorted(labels, key=lambda row: (row["repeat"], row["label_id"])):
+        if spec.teacher is not None and label["teacher"] != spec.teacher:
+            yield label, "other_teacher"
+        elif label["status"] != "ok":
+            yield label, label["status"]
+        elif parsed[label["selected_index"]].parse_error is not None:
+            yield label, "pick_unparsed"
+        else:
+            usable.append(label)
+    chosen = usable[:1]
+    if spec.rule == "majority" and usable:
+        votes = Counter(parsed[label["selected_index"]].key for label in usable)
+        (key, lead), *others = votes.most_common()
+        chosen = [] if others and others[0][1] == lead else [
+            next(label for label in usable if parsed[label["selected_index"]].key == key)
+        ]  # fmt: skip
+    for label in usable:
+        yield label, None if label in chosen else "other_repeat" if chosen else "no_majority"

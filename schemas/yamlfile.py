@@ -1,0 +1,141 @@
+"""YAML files that people write: strict, and every value knows its line.
+
+Strings stay strings: a plain scalar becomes a number, boolean or null only where the schema asks for one, so that
+``version: 1.10``, an all-digit sha and ``no`` keep their text. Duplicate keys, aliases, tags and unknown keys are
+refused with line and path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .errors import ArmError, Issue
+from .store import Schema, load
+from .validate import for_schema, json_path
+
+_INTEGER = re.compile(r"[-+]?\d+\Z", re.A)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z", re.A)
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """A parsed file: plain data, and the 1-based line of every JSON path in it."""
+
+    path: Path
+    data: dict[str, Any]
+    lines: dict[str, int]
+
+    def line(self, path: str) -> int:
+        """Line of ``path``, or of the nearest enclosing place that stands in the file."""
+        while path not in self.lines and path != "$":
+            path = path[: max(path.rfind("."), path.rfind("["))]
+        return self.lines.get(path, 1)
+
+
+def read(path: Path, schema_name: str) -> YamlFile:
+    """Read and check ``path`` against the schema ``schema_name``.
+
+    Raises ArmError with every issue (``file:line $.path message``).
+    """
+    try:
+        text = path.read_bytes()
+        if len(text) > _MAX_BYTES:
+            raise ArmError(f"larger than {_MAX_BYTES:,} bytes; this is a file that a person writes", where=str(path))
+        node = yaml.compose(text.decode("utf-8-sig"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise ArmError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ArmError(f"is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        raise _failed(path, [Issue(str(path), line, "$", f"is not YAML: {error.problem}")]) from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise _failed(path, [Issue(str(path), 0, "$", f"is not YAML: {str(error).splitlines()[0]}")]) from error
+    if node is None:
+        raise _failed(path, [Issue(str(path), 1, "$", "is empty")])
+    reader = _Reader(str(path))
+    data = reader.build(node, load(schema_name), [])
+    file = YamlFile(path, data, reader.lines)
+    issues = reader.issues + [
+        Issue(str(path), file.line(where), where, message)
+        for where, message in for_schema(schema_name).problems(data)
+    ]
+    if issues:
+        raise _failed(path, issues)
+    return file
+
+
+def _failed(path: Path, issues: list[Issue]) -> ArmError:
+    count = f"{len(issues)} problem{'s' if len(issues) > 1 else ''}"
+    return ArmError(f"{path.name} has {count}", where=str(path), issues=issues)
+
+
+class _Reader:
+    """Turns composed nodes into data, guided by the schema where a scalar could be read in two ways."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[str, int] = {}
+        self.issues: list[Issue] = []
+        self._seen: set[int] = set()
+
+    def build(self, node: yaml.Node, schema: Schema, path: list[str | int]) -> Any:
+        where = json_path(path)
+        self.lines.setdefault(where, node.start_mark.line + 1)
+        if id(node) in self._seen:
+            self._issue(node, where, "is an alias; write the value out, so that the file can be read from top to bottom")
+            return None
+        self._seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            return dict(self._pairs(node, schema, path))
+        if isinstance(node, yaml.SequenceNode):
+            items = schema.get("items", {})
+            return [self.build(item, items, [*path, i]) for i, item in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
+        if node.tag.startswith("!"):
+            self._issue(node, where, f"has the tag {node.tag}; only plain values are read")
+        return _scalar(node, schema)
+
+    def _pairs(self, node: yaml.MappingNode, schema: Schema, path: list[str | int]) -> Iterator[tuple[str, Any]]:
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+        first: dict[str, int] = {}
+        for key_node, value in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._issue(key_node, json_path(path), "has a key that is not a word")
+                continue
+            key, line = str(key_node.value), key_node.start_mark.line + 1
+            where = json_path([*path, key])
+            if key in first:
+                self._issue(key_node, where, f"stands twice; first in line {first[key]}")
+                continue
+            first[key] = self.lines[where] = line
+            yield key, self.build(value, properties.get(key, others if isinstance(others, dict) else {}), [*path, key])
+
+    def _issue(self, node: yaml.Node, where: str, message: str) -> None:
+        self.issues.append(Issue(self.file, node.start_mark.line + 1, where, message))
+
+
+def _scalar(node: yaml.ScalarNode, schema: Schema) -> Any:
+    text = str(node.value)
+    types = schema.get("type", "string")
+    kinds = {types} if isinstance(types, str) else set(types)
+    if node.style is not None:  # quoted or block: a person said that it is text
+        return text
+    if "null" in kinds and text in ("", "~", "null"):
+        return None
+    if "boolean" in kinds and text in ("true", "false"):
+        return text == "true"
+    if kinds & {"integer", "number"}:
+        if _INTEGER.match(text):
+            return int(text)
+        if "number" in kinds and _NUMBER.match(text):
+            return float(text)
+    return text
