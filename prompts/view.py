@@ -14,7 +14,7 @@ from .options import PromptOptions
 from .substitution import Text, nested, splice
 from .template import Template
 
-_LABEL_CHARACTERS: Final = 80  # of an element's text; part of the renderer version
+_LABEL_CHARACTERS: Final = 80  # of an element's tag and text; part of the renderer version
 _HOLES: Final = {"image", "candidates", "count"}
 
 
@@ -187,7 +187,10 @@ def _rounded(call: Call) -> Call:
 
 
 def _label(words: Mapping[str, str], element: Mapping[str, Any]) -> str:
-    text = " ".join((element["text"] or "").split())
-    if len(text) > _LABEL_CHARACTERS:
-        text = text[: _LABEL_CHARACTERS - 1] + "…"
-    return Text(words["element"]).fill({"tag": element["tag"] or "", "text": text})
+    return Text(words["element"]).fill({"tag": _short(element["tag"]), "text": _short(element["text"])})
+
+
+def _short(text: str | None) -> str:
+    """On one line, with its beginning kept."""
+    line = " ".join((text or "").split())
+    return line if len(line) <= _LABEL_CHARACTERS else line[: _LABEL_CHARACTERS - 1] + "…"

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from action_reward_models.prompts.objects import verdicts
 from action_reward_models.prompts.replies import REPLY_STATUSES, parse_selection
 from action_reward_models.schemas.errors import ArmError
@@ -68,7 +67,24 @@ def _slow(text: str) -> list[int | None]:
 
 
 def test_the_fast_scanner_finds_what_a_slow_one_finds() -> None:
-    tokens = ["{", "}", "[", "]", ":", ",", '"selection"', '"a"', "1", "2", "null", '"', " ", "x", '{"selection":', "3}"]
+    tokens = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        '"selection"',
+        '"a"',
+        "1",
+        "2",
+        "null",
+        '"',
+        " ",
+        "x",
+        '{"selection":',
+        "3}",
+    ]
     rng = random.Random(7)
     compared = 0
     for _ in range(30_000):
@@ -84,8 +100,27 @@ def test_the_fast_scanner_finds_what_a_slow_one_finds() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["{", '{"', '{"a":', '{"a":[', '{":', '{"a":{"b":1},', '"{"\\', '{"\\"', '\\{"', '{"x":"{', '{"1":[[[{"', "{\n\n\n\n"]
-    + ["<think>", '<think>{"selection":1}</think>', '{"selection":1}', '{"selection":{"a":', '{"":"{\\"":', "9", '{"selection":9'],
+    [
+        "{",
+        '{"',
+        '{"a":',
+        '{"a":[',
+        '{":',
+        '{"a":{"b":1},',
+        '"{"\\',
+        '{"\\"',
+        '\\{"',
+        '{"x":"{',
+        '{"1":[[[{"',
+        "{\n\n\n\n",
+        "9",
+        "<think>",
+        '<think>{"selection":1}</think>',
+        '{"selection":1}',
+        '{"selection":{"a":',
+        '{"":"{\\"":',
+        '{"selection":9',
+    ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
     text = unit * (100_000 // len(unit))
