@@ -29,6 +29,18 @@ _MAX_BYTES: Final = 1 << 20  # of a template file, which a person writes
 
 Message = dict[str, Any]
 
+__all__ = [
+    "RENDERER_VERSION",
+    "Message",
+    "Prompt",
+    "Rendered",
+    "StateView",
+    "Unrenderable",
+    "load_prompt",
+    "load_prompt_file",
+    "rendered_sha256",
+]
+
 
 class Rendered(NamedTuple):
     """messages: the prompt. images: sha256 of its pictures, one for each image block, in order."""
