@@ -1,1 +1,8 @@
 """Floor 5: registry.yaml, sources, staleness; ties the rooms below together."""
+
+from __future__ import annotations
+
+from .declaration import Registry
+from .staleness import read_manifest, reasons
+
+__all__ = ["Registry", "read_manifest", "reasons"]

@@ -1,0 +1,43 @@
+# The two commands of a newcomer: `make demo` and `make test`. Everything runs in .venv, which the targets make.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS := 1
+export HF_HUB_DISABLE_TELEMETRY := 1
+
+.PHONY: demo test test-all lint format bench clean
+
+demo: .venv/.core
+	$(BIN)/arm demo
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: .venv/.dev
+	$(BIN)/python -m pytest -q
+
+lint: .venv/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p action_reward_models
+	$(BIN)/mypy tests
+
+format: .venv/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/.core
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv build dist arm-demo *.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.core: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@ .venv/.core

@@ -1,0 +1,119 @@
+"""Rows of a built directory, read back and checked: the opposite of the writer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..schemas import arrow, digests
+from ..schemas.errors import ArmError, Issue
+from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.store import TABLES
+from ..schemas.validate import for_schema
+from .ledger import Row
+
+_BATCH = 64  # rows; pictures make rows large
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest of a built directory. Raises ArmError when there is none or it cannot be read."""
+    path = folder / "manifest.json"
+    try:
+        manifest = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise ArmError("is no finished build: it holds no manifest.json", where=str(folder)) from error
+    except ValueError as error:
+        raise ArmError(f"is not JSON: {error}", where=str(path)) from error
+    if not isinstance(manifest, dict) or manifest.get("manifest") != 1:
+        raise ArmError("is no manifest of version 1", where=str(path))
+    return manifest
+
+
+def rows(path: Path, schema_name: str) -> Iterator[Row]:
+    """Yield the rows of one Parquet file in JSON form: pictures as ``sha256:<hex>`` of their bytes."""
+    import pyarrow.parquet as pq
+
+    pictures = arrow.image_columns(schema_name)
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH):
+            for row in batch.to_pylist():
+                for column, many in pictures.items():
+                    row[column] = [_reference(v) for v in row[column]] if many else _reference(row[column])
+                yield row
+
+
+def check(folder: Path, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Issue]:
+    """Check a built directory against its manifest: files, schemas of all rows, digests of rows, tables and build.
+
+    Returns every issue, sorted by file. Raises ArmError when there is no manifest.
+    """
+    manifest = manifest_of(folder)
+    issues = _check_files(folder, manifest)
+    broken = {issue.file for issue in issues}
+    identity = manifest["identity"]
+    if sha256_hex(canonical_json(identity)) != manifest["identity_sha256"]:
+        issues.append(Issue("manifest.json", 0, "$.identity_sha256", "is not the digest of identity"))
+    total = sum(table["rows"] for table in identity["tables"].values())
+    done = 0
+    for name, table in identity["tables"].items():
+        found: list[bytes] = []
+        complete = True
+        for split, part in table["splits"].items():
+            for file in part["files"]:
+                if file["path"] in broken or name not in TABLES or table["schema"] != TABLES[name]:
+                    complete = False
+                    continue
+                file_issues, own = _check_rows(folder, file, table["schema"], None if name == "exclusions" else split)
+                issues += file_issues
+                found += own
+                done += file["rows"]
+                progress("checking", done, total)
+        if complete and digests.combine(found) != table["row_digest"]:
+            issues.append(Issue("manifest.json", 0, f"$.identity.tables.{name}.row_digest", "is not the rows' digest"))
+    return sorted(issues)
+
+
+def _check_files(folder: Path, manifest: dict[str, Any]) -> list[Issue]:
+    issues = []
+    listed = manifest["environment"]["files"]
+    for name, expected in listed.items():
+        path = folder / name
+        if not path.is_file():
+            issues.append(Issue(name, 0, "$", "is missing"))
+            continue
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if sha256 != expected["sha256"]:
+            issues.append(Issue(name, 0, "$", f"has sha256 {sha256[:12]}…, the manifest says {expected['sha256'][:12]}…"))
+    for path in sorted((folder / "data").rglob("*")):
+        if path.is_file() and path.relative_to(folder).as_posix() not in listed:
+            issues.append(Issue(path.relative_to(folder).as_posix(), 0, "$", "is not in the manifest"))
+    return issues
+
+
+def _check_rows(folder: Path, file: dict[str, Any], schema_name: str, split: str | None) -> tuple[list[Issue], list[bytes]]:
+    validator, codec = for_schema(schema_name), digests.for_schema(schema_name)
+    issues, found = [], []
+    for number, row in enumerate(rows(folder / file["path"], schema_name)):
+        problems = validator.problems(row)
+        if split is not None and row.get("split") != split:
+            problems.append(("$.split", f"is {row.get('split')!r} in a file of {split}"))
+        issues += [Issue(file["path"], 0, f"row {number} {where}", message) for where, message in problems]
+        if not problems:
+            found.append(codec.digest(row))
+    if len(found) == file["rows"] and digests.combine(found) == file["row_digest"]:
+        return issues, found
+    if not issues:
+        issues.append(Issue(file["path"], 0, "$", f"holds other rows than the manifest says ({len(found)} rows read)"))
+    return issues, found
+
+
+def _reference(value: Any) -> str | None:
+    """``{"bytes", "path"}`` -> ``sha256:<hex>``; a referenced picture is that already."""
+    if value is None or isinstance(value, str):
+        return value
+    return f"sha256:{sha256_hex(value['bytes'])}"

@@ -1,0 +1,83 @@
+"""Floor 6: the ``arm`` command, one file per verb; parsing and printing only.
+
+Nothing here imports the verbs: ``arm --help`` shows static short helps, and a verb's module is loaded when it is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from .. import __version__
+
+# Verb -> short help. The verb's command is `<verb>.command` in the module of the same name in this room.
+VERBS: dict[str, str] = {
+    "init": "Write a registry.yaml, from scratch or from a folder of trajectories.",
+    "validate": "Check a registry and its sources, a built directory, or a file of records.",
+    "build": "Build the declared datasets.",
+    "demo": "Build the bundled example and load it with stock datasets.",
+}
+
+
+class _Verbs(click.Group):
+    """Loads a verb's module only when the verb is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = import_module(f".{name}", __package__).command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from ..schemas.validate import nearest
+
+            close = nearest(args[0], VERBS)
+            hint = f" Did you mean {close!r}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(
+    cls=_Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Every command has --help with an example, and --json for machines. "
+    "Exit status: 0 done, 1 problems found, 2 wrong usage.",
+)
+@click.version_option(__version__, prog_name="arm")
+def arm() -> None:
+    """Declare, build and publish the data of action reward models for web agents."""
+
+
+def main() -> None:
+    """Entry point of the ``arm`` command: our errors become a message and an exit status, never a traceback."""
+    from ..schemas.errors import ArmError, UsageError
+
+    try:
+        status = arm.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        status = 130
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except UsageError as error:
+        click.echo(f"arm: {error}", err=True)
+        status = 2
+    except ArmError as error:
+        click.echo(f"arm: {error}", err=True)
+        status = 1
+    except BrokenPipeError:  # `arm ... | head` is not an error
+        sys.stderr.close()
+        status = 0
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,93 @@
+"""``arm build``: the declared datasets, each into a directory that stock ``datasets`` loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import output
+
+
+@click.command(
+    "build",
+    short_help="Build the declared datasets.",
+    epilog="Example:  arm build registry.yaml --workers 2",
+)
+@output.registry_argument
+@click.option("--name", "names", multiple=True, help="Build only this dataset; may be given several times.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the build (one dataset only).")
+@output.workers_option
+@click.option("--force", is_flag=True, help="Build even if nothing changed since the last build.")
+@output.json_option
+def command(
+    registry: str, names: tuple[str, ...], out: Path | None, workers: int | None, force: bool, as_json: bool
+) -> None:
+    """Build the datasets that REGISTRY declares (default: registry.yaml).
+
+    Each goes to build/NAME beside the registry: Parquet files per table and split, schemas, prompts, manifest.json and
+    a README.md that makes `load_dataset(DIR, TABLE)` work. Nothing is built when nothing changed; the reasons for a
+    rebuild are printed. A failed build leaves the last one as it was.
+    """
+    from ..registry import Registry
+    from ..schemas.errors import UsageError
+
+    declared = Registry.load(registry)
+    specs = [declared.dataset(name) for name in names] if names else list(declared.datasets)
+    if out and len(specs) > 1:
+        raise UsageError("--out takes one dataset", next_command=f"--name {specs[0].name} --out {out}")
+    results = []
+    for spec in specs:
+        folder = out or declared.folder(spec)
+        with output.progress() as show:
+            built, why = declared.build(spec.name, out=folder, workers=workers, force=force, progress=show)
+        results.append(_report(spec, folder, built, why, as_json))
+    if as_json:
+        output.data(results)
+
+
+def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) -> dict[str, Any]:
+    from ..registry import read_manifest
+
+    manifest = built.manifest if built else read_manifest(folder)
+    identity = manifest["identity"]
+    notes = built.notes if built else ()
+    result = {
+        "name": spec.name,
+        "version": spec.version,
+        "folder": str(folder),
+        "built": bool(built),
+        "reasons": why,
+        "identity_sha256": manifest["identity_sha256"],
+        "rows": {t: {s: p["rows"] for s, p in v["splits"].items()} for t, v in identity["tables"].items()},
+        "excluded": {stage: entry["excluded"] for stage, entry in identity["ledger"].items()},
+        "notes": [output.issue_json(note) for note in notes],
+        "warnings": list(built.warnings) if built else [],
+    }
+    if as_json:
+        return result
+    if not built:
+        output.note(f"{spec.name} {spec.version} is up to date: {folder}")
+        return result
+    output.issues(notes, f"{len(notes)} records went to exclusions, as declared:")
+    for warning in built.warnings:
+        output.note(f"warning: {warning}")
+    output.note("built because " + "; ".join(why))
+    output.table(f"{spec.name} {spec.version}", ["table", "train", "validation", "excluded"], _rows(identity))
+    for split in ("train", "validation"):
+        empty = [t for t, v in identity["tables"].items() if split not in v["splits"] and t != "exclusions"]
+        if empty:
+            output.note(f"no {split} rows in {', '.join(empty)}: that split is not written")
+    output.note(f"{folder}  (identity {manifest['identity_sha256'][:12]})")
+    output.note(f'next: python -c "from datasets import load_dataset; print(load_dataset({str(folder)!r}))"')
+    return result
+
+
+def _rows(identity: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for name, table in identity["tables"].items():
+        counts = [f"{table['splits'].get(split, {}).get('rows', 0):,}" for split in ("train", "validation")]
+        reasons = identity["ledger"].get(name, {}).get("excluded", {})
+        rows.append([name, *counts, ", ".join(f"{reason} {n:,}" for reason, n in reasons.items()) or "-"])
+    return rows

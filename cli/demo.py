@@ -1,0 +1,78 @@
+"""``arm demo``: the whole way from raw trajectories to ``load_dataset``, on the bundled example."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from . import output
+
+# Runs in a process of its own that knows nothing of this project: what a researcher would type.
+_LOAD = """
+import sys
+from datasets import get_dataset_config_names, load_dataset
+
+folder = sys.argv[1]
+for config in get_dataset_config_names(folder):
+    rows = load_dataset(folder, config)
+    streamed = load_dataset(folder, config, streaming=True)
+    counts = {split: len(part) for split, part in rows.items()}
+    seen = {split: sum(1 for _ in part) for split, part in streamed.items()}
+    assert counts == seen, (config, counts, seen)
+    print(f"  {config:15} " + ", ".join(f"{split} {n}" for split, n in counts.items()) + "  (streaming: the same)")
+row = load_dataset(folder, "states", split="train")[0]
+print(f"  a decoded screenshot: {row['screenshot'].size[0]} x {row['screenshot'].size[1]} px, task: {row['task']}")
+"""
+
+
+@click.command(
+    "demo",
+    short_help="Build the bundled example and load it with stock datasets.",
+    epilog="Example:  arm demo --dir /tmp/arm-demo",
+)
+@click.option(
+    "--dir", "folder", default="arm-demo", type=click.Path(file_okay=False, path_type=Path), show_default=True,
+    help="Where the example is copied to and built.",
+)  # fmt: skip
+@output.json_option
+def command(folder: Path, as_json: bool) -> None:
+    """Copy the bundled MiniWoB++ example to a folder, build it, and load every table with stock `datasets`."""
+    from ..registry import Registry
+
+    example = resources.files("action_reward_models") / "examples" / "miniwob"
+    if not (folder / "registry.yaml").exists():  # a second run builds what the person made of the first
+        with resources.as_file(example) as source:
+            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
+    registry = Registry.load(folder / "registry.yaml")
+    spec = registry.dataset()
+    output.note(f"building {spec.name} {spec.version} from {folder}/registry.yaml")
+    with output.progress() as show:
+        registry.build(progress=show)
+    built = registry.folder(spec)
+    output.note(f"built {built}; loading every table in a separate process:")
+    # The example is local; the library's cache goes beside it, and it is told not to ask the Hub for anything.
+    env = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str((folder / ".cache").absolute()), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}  # fmt: skip
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", _LOAD, str(built)], env={**os.environ, **env}, text=True, capture_output=True, check=False
+    )  # fmt: skip
+    if loaded.returncode:
+        output.note(loaded.stderr)
+        raise click.ClickException("the built directory could not be loaded with stock datasets")
+    if as_json:
+        output.data({"folder": str(built), "loaded": loaded.stdout.splitlines()})
+        return
+    click.echo(loaded.stdout.rstrip())
+    output.note(
+        f"""
+next:
+  less {built}/README.md                 the dataset card
+  arm validate {built}    read every row back and check it
+  $EDITOR {folder}/registry.yaml; arm build {folder}/registry.yaml
+  arm init my-registry --from DIR        the same for trajectories of your own"""
+    )

@@ -1,0 +1,71 @@
+"""``arm init``: a first registry.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from . import output
+
+
+@click.command(
+    "init",
+    short_help="Write a registry.yaml, from scratch or from a folder of trajectories.",
+    epilog="Example:  arm init my-registry --from runs/   # then: arm validate my-registry/registry.yaml",
+)
+@click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path), metavar="[FOLDER]")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Look into this folder, count what is there, and write a registry that builds it.",
+)
+@output.json_option
+def command(folder: Path, source: Path | None, as_json: bool) -> None:
+    """Write FOLDER/registry.yaml (default: the current folder); an existing one is never overwritten.
+
+    With --from, every *.jsonl below that folder is recognised by what its records hold; dialect and coordinate space
+    are chosen by what the responses hold. Check both: they decide what an action is.
+    """
+    from ..registry import sniff, starter
+    from ..schemas.errors import ArmError
+
+    path = folder / "registry.yaml"
+    if path.exists():
+        raise ArmError("is there already and is not overwritten", where=str(path), next_command="arm init ANOTHER-FOLDER")
+    found = sniff.sniff(source) if source else None
+    text = starter.from_folder(found, folder) if found else starter.from_scratch()
+    folder.mkdir(parents=True, exist_ok=True)
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+    if as_json:
+        output.data(_json(path, found))
+        return
+    if found:
+        rows = [[str(s.path), s.kind, s.format, f"{s.records:,}"] for s in found.sources]
+        output.table("found", ["file", "kind", "format", "records"], rows)
+        for skipped, why in found.skipped:
+            output.note(f"skipped {skipped}: {why}")
+        output.note(
+            f"dialect {found.dialect} reads {found.dialect_share:.0%} of the sampled responses; points are {found.space}"
+        )
+    output.note(f"wrote {path}")
+    output.note(f"next: arm validate {path}" if found else f"next: edit {path}, then: arm validate {path}")
+
+
+def _json(path: Path, found: object) -> dict[str, object]:
+    from ..registry.sniff import Folder
+
+    if not isinstance(found, Folder):
+        return {"registry": str(path), "sources": [], "skipped": []}
+    return {
+        "registry": str(path),
+        "sources": [
+            {"path": str(s.path), "kind": s.kind, "format": s.format, "records": s.records} for s in found.sources
+        ],
+        "skipped": [{"path": str(p), "reason": why} for p, why in found.skipped],
+        "dialect": found.dialect,
+        "dialect_share": found.dialect_share,
+        "space": found.space,
+    }

@@ -1,0 +1,81 @@
+"""What the verbs share: data goes to stdout, messages and progress to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+registry_argument = click.argument(
+    "registry", default="registry.yaml", type=click.Path(path_type=str), metavar="[REGISTRY]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON on stdout.")
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), default=None, help="Processes; by default one per CPU. Never changes rows."
+)
+MAX_SHOWN = 50  # issues on a terminal; --json has them all
+
+
+def note(message: str) -> None:
+    """Print a message for a person, on stderr."""
+    click.echo(message, err=True)
+
+
+def data(value: Any) -> None:
+    """Print JSON on stdout."""
+    import orjson
+
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode())
+
+
+def issues(found: Any, title: str) -> None:
+    """Print located issues, the first ones of many, on stderr."""
+    if found:
+        note(title)
+        for issue in found[:MAX_SHOWN]:
+            note(f"  {issue}")
+        if len(found) > MAX_SHOWN:
+            note(f"  ... and {len(found) - MAX_SHOWN} more; --json lists all")
+
+
+def issue_json(issue: Any) -> dict[str, Any]:
+    return {"file": issue.file, "line": issue.line, "path": issue.path, "message": issue.message}
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress callback (what, done, total): a bar on a terminal, silence elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table for a person on stdout; numbers (all columns but the first) are right-aligned."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+    for number, column in enumerate(columns):
+        shown.add_column(column, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    Console().print(shown)

@@ -1,0 +1,90 @@
+"""``arm validate``: a registry with its sources, a built directory, or a file of records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import output
+
+
+@click.command(
+    "validate",
+    short_help="Check a registry and its sources, a built directory, or a file of records.",
+    epilog="Example:  arm validate registry.yaml   |   arm validate build/NAME   |   "
+    "arm validate labels.jsonl --as first_release_label/1",
+)
+@click.argument("path", default="registry.yaml", type=click.Path(path_type=Path), metavar="[PATH]")
+@click.option("--as", "schema", metavar="SCHEMA", help="Schema of a JSONL file's records, such as episode/1.")
+@output.workers_option
+@output.json_option
+def command(path: Path, schema: str | None, workers: int | None, as_json: bool) -> None:
+    """Check PATH (default: registry.yaml) and print every problem as `file:line $.path message`.
+
+    A registry is checked with all records and screenshots of its sources, as a build would read them. A built directory
+    is read back: file hashes, every row's schema, the digests of rows, tables and build. A *.jsonl file needs --as.
+    """
+    from ..schemas.errors import UsageError
+
+    if not path.exists():
+        raise UsageError("there is no such file or folder", where=str(path), next_command="arm init")
+    if path.suffix == ".jsonl":
+        issues, what = _records(path, schema)
+    elif schema:
+        raise UsageError("--as goes with a *.jsonl file", where=str(path))
+    elif (path / "manifest.json").is_file():
+        issues, what = _build(path)
+    else:
+        issues, what = _registry(path, workers)
+    if as_json:
+        output.data({"ok": not issues, "checked": what, "issues": [output.issue_json(issue) for issue in issues]})
+    else:
+        output.issues(issues, f"{len(issues)} problem{'s' if len(issues) != 1 else ''}:")
+        output.note(f"checked {what}" + ("" if issues else ": no problems"))
+    click.get_current_context().exit(1 if issues else 0)
+
+
+def _registry(path: Path, workers: int | None) -> tuple[list[Any], str]:
+    from ..registry import Registry
+
+    registry = Registry.load(path)
+    issues: list[Any] = []
+    counted = []
+    for spec in registry.datasets:
+        with output.progress() as show:
+            found, account = registry.check(spec.name, workers=workers, progress=show)
+        issues += found
+        for stage, entry in account.items():
+            reasons = ", ".join(f"{reason} {n:,}" for reason, n in entry["excluded"].items())
+            counted.append(f"{stage} {entry['out']:,} of {entry['in']:,}" + (f" ({reasons})" if reasons else ""))
+    return issues, f"{registry.path} ({'; '.join(counted)})" if counted else str(registry.path)
+
+
+def _build(path: Path) -> tuple[list[Any], str]:
+    from ..builders import reader
+
+    with output.progress() as show:
+        issues = reader.check(path, show)
+    tables = reader.manifest_of(path)["identity"]["tables"]
+    return issues, f"{path} ({sum(t['rows'] for t in tables.values()):,} rows in {len(tables)} tables)"
+
+
+def _records(path: Path, schema: str | None) -> tuple[list[Any], str]:
+    from ..schemas import jsonl, store
+    from ..schemas.errors import Issue, UsageError
+    from ..schemas.validate import for_schema
+
+    if not schema:
+        raise UsageError("which records are these?", where=str(path), next_command=f"--as one of {', '.join(store.names())}")
+    validator = for_schema(schema)
+    issues, count = [], 0
+    for line in jsonl.read_lines(path):
+        count += 1
+        try:
+            problems = validator.problems(jsonl.loads_line(line))
+        except jsonl.JsonError as error:
+            problems = [("$", str(error))]
+        issues += [Issue(str(path), line.number, where, message) for where, message in problems]
+    return issues, f"{path} ({count:,} records as {schema})"

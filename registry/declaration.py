@@ -1,0 +1,206 @@
+"""registry.yaml: read strictly, checked whole, and turned into build specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any, cast
+
+from ..builders.importers import IMPORTERS, formats
+from ..builders.partition import Progress
+from ..builders.runner import Built, build, check
+from ..builders.spec import (
+    DEFAULT_RULES,
+    BuildSpec,
+    GateSpec,
+    LabelSpec,
+    PairSpec,
+    PromptSpec,
+    SelectionSpec,
+    SourceSpec,
+    SplitSpec,
+)
+from ..builders.training_rows import load as load_prompt
+from ..cards.dataset import render
+from ..schemas.actions import DIALECTS
+from ..schemas.arrow import Images
+from ..schemas.errors import ArmError, Issue, UsageError
+from ..schemas.validate import nearest
+from ..schemas.yamlfile import YamlFile, read
+from .files import matching
+from .staleness import reasons
+
+_CONSTANTS = ("actor", "actor_revision", "sampling", "teacher")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A checked registry.yaml; ``datasets`` are in the order of the file."""
+
+    path: Path
+    datasets: tuple[BuildSpec, ...]
+
+    @classmethod
+    def load(cls, path: Path | str = "registry.yaml") -> Registry:
+        """Read ``path``. Raises ArmError with every problem of the file (``file:line $.path``)."""
+        path = Path(path)
+        if path.is_dir():
+            path /= "registry.yaml"
+        if not path.is_file():
+            raise UsageError("there is no such registry", where=str(path), next_command="arm init   # writes one")
+        file = read(path, "registry/1")
+        reader = _Reader(file)
+        datasets = tuple(
+            reader.dataset(data, f"$.datasets[{i}]") for i, data in enumerate(file.data["datasets"])
+        )
+        names = [spec.name for spec in datasets]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                reader.issue(f"$.datasets[{i}].name", f"the name {name!r} is taken by an earlier dataset")
+        if reader.issues:
+            count = len(reader.issues)
+            raise ArmError(
+                f"{path.name} has {count} problem{'s' if count > 1 else ''}", where=str(path), issues=reader.issues
+            )
+        return cls(path, datasets)
+
+    def dataset(self, name: str | None = None) -> BuildSpec:
+        """The dataset called ``name``; without a name, the only one. Raises UsageError with the known names."""
+        found = [spec for spec in self.datasets if name in (None, spec.name)]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(spec.name for spec in self.datasets)
+        raise UsageError(f"there is no dataset {name!r}; there are {known}" if name else f"which dataset? {known}")
+
+    def folder(self, spec: BuildSpec) -> Path:
+        """Where ``spec`` is built unless another folder is asked for: ``build/<name>`` beside the registry."""
+        return self.path.parent / "build" / spec.name
+
+    def build(
+        self, name: str | None = None, *, out: Path | None = None, workers: int | None = None,
+        executor: Executor | None = None, force: bool = False, progress: Progress = lambda *_: None,
+    ) -> tuple[Built | None, list[str]]:  # fmt: skip
+        """Build one dataset if it is stale (or with ``force``) and return (the build or None, the reasons for it).
+
+        ``executor`` is any `concurrent.futures` executor, such as Dask's, whose workers see the same files.
+        """
+        spec = self.dataset(name)
+        folder = out or self.folder(spec)
+        why = reasons(spec, folder) or (["--force"] if force else [])
+        if not why:
+            return None, []
+        built = build(spec, folder, card=render, workers=workers, executor=executor, progress=progress)
+        return built, why
+
+    def check(
+        self, name: str | None = None, *, workers: int | None = None, progress: Progress = lambda *_: None
+    ) -> tuple[list[Issue], dict[str, Any]]:
+        """Read all sources of one dataset as a build would, write nothing: (every issue, the account per stage)."""
+        return check(self.dataset(name), workers=workers, progress=progress)
+
+
+@dataclass
+class _Reader:
+    """Turns validated data into specs; what a schema cannot see becomes an issue at its line."""
+
+    file: YamlFile
+    issues: list[Issue] = field(default_factory=list)
+
+    def issue(self, where: str, message: str) -> None:
+        self.issues.append(Issue(str(self.file.path), self.file.line(where), where, message))
+
+    def dataset(self, data: dict[str, Any], where: str) -> BuildSpec:
+        sources = tuple(
+            self.source(source, f"{where}.sources[{i}]", data["license"]) for i, source in enumerate(data["sources"])
+        )
+        tables = data["tables"]
+        self._needs(sources, tables, where)
+        spec = BuildSpec(
+            name=data["name"],
+            namespace=self.file.data["namespace"],
+            version=data["version"],
+            license=data["license"],
+            description=data.get("description", "").strip(),
+            sources=sources,
+            split=SplitSpec(**data["split"]),
+            tables=tuple(tables),
+            images={t: cast(Images, o.get("images", "embed")) for t, o in tables.items() if _has_images(t)},
+            labels=LabelSpec(**data.get("labels", {})),
+            gates=GateSpec(**data.get("gates", {})),
+            shards=data.get("shards"),
+        )
+        return self._with_training_tables(spec, tables, f"{where}.tables")
+
+    def source(self, data: dict[str, Any], where: str, default_license: str) -> SourceSpec:
+        if (data["kind"], data["format"]) not in IMPORTERS:
+            known = formats(data["kind"])
+            close = nearest(data["format"], known)
+            hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(known)}"
+            self.issue(f"{where}.format", f"is no format of {data['kind']}: {data['format']!r}{hint}")
+        if data.get("dialect", "function") not in DIALECTS:
+            close = nearest(data["dialect"], DIALECTS)
+            hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(DIALECTS)}"
+            self.issue(f"{where}.dialect", f"is no dialect: {data['dialect']!r}{hint}")
+        files = matching(data["path"], self.file.path.parent)
+        if not files:
+            self.issue(f"{where}.path", f"matches no file: {data['path']}")
+        return SourceSpec(
+            kind=data["kind"],
+            format=data["format"],
+            files=tuple(files),
+            license=data.get("license", default_license),
+            dialect=data.get("dialect"),
+            space=data.get("space"),
+            constants={name: data[name] for name in _CONSTANTS if name in data},
+            on_invalid=data.get("on_invalid", "error"),
+            on_conflict=data.get("on_conflict", "error"),
+        )
+
+    def _needs(self, sources: tuple[SourceSpec, ...], tables: dict[str, Any], where: str) -> None:
+        kinds = {source.kind for source in sources}
+        if not kinds & {"episodes", "states"}:
+            self.issue(f"{where}.sources", "holds no states; add a source of kind episodes or states")
+        for table in tables:
+            for kind in _kinds_behind(table):
+                if kind not in kinds:
+                    self.issue(f"{where}.tables.{table}", f"needs a source of kind {kind}")
+
+    def _with_training_tables(self, spec: BuildSpec, tables: dict[str, Any], where: str) -> BuildSpec:
+        if (options := tables.get("selection_sft")) is not None:
+            prompt = self._prompt(options, "selection", f"{where}.selection_sft")
+            rest = {name: options[name] for name in ("duplicates", "shuffle") if name in options}
+            spec = replace(spec, selection=SelectionSpec(prompt, **rest))
+        if (options := tables.get("bt_pairs")) is not None:
+            prompt = self._prompt(options, "scalar", f"{where}.bt_pairs")
+            rest = {name: options[name] for name in ("max_pairs_per_set",) if name in options}
+            spec = replace(spec, pairs=PairSpec(prompt, rules={**DEFAULT_RULES, **options.get("rules", {})}, **rest))
+        return spec
+
+    def _prompt(self, options: dict[str, Any], kind: str, where: str) -> PromptSpec:
+        declared = options["prompt"]
+        if isinstance(declared, str):
+            spec = PromptSpec(id=declared, options=options.get("options", {}))
+        else:
+            path = self.file.path.parent / declared["file"]
+            spec = PromptSpec(file=(declared["file"], path, declared["sha256"]), options=options.get("options", {}))
+        try:
+            prompt = load_prompt(spec)
+        except ArmError as error:
+            self.issue(f"{where}.prompt", error.message)
+            return spec
+        if prompt.kind != kind:
+            self.issue(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
+        return spec
+
+
+def _has_images(table: str) -> bool:
+    return table in ("states", "selection_sft", "bt_pairs")
+
+
+def _kinds_behind(table: str) -> Iterator[str]:
+    if table != "states":
+        yield "candidate_sets"
+    if table not in ("states", "candidate_sets"):
+        yield "teacher_labels"

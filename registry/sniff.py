@@ -1,0 +1,172 @@
+"""Look into a folder of trajectories and say what is there, so that `arm init --from` can write a registry that builds.
+
+Every decision rests on what the records hold, never on a file's name, and is told with its count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..builders.importers import IMPORTERS, Context, ImportedState
+from ..schemas import jsonl
+from ..schemas.actions import DIALECTS, SPACES, parse
+from ..schemas.errors import ArmError
+from ..schemas.images import ImageChecker, ImageError
+from ..schemas.validate import for_schema
+
+_SAMPLE = 50  # records that decide the kind of a file, and whose responses decide dialect and space
+_DEFAULT_SPACE = {"function": "pixel", "openwebrl": "norm1000"}  # what the dialect's own actors write
+
+
+@dataclass(frozen=True)
+class Sniffed:
+    """One file of records: what they are, how many, how many of them are valid."""
+
+    path: Path
+    kind: str
+    format: str
+    records: int
+    valid: int
+
+
+@dataclass
+class Folder:
+    """What a folder holds. ``skipped`` are (file, reason)."""
+
+    sources: list[Sniffed] = field(default_factory=list)
+    skipped: list[tuple[Path, str]] = field(default_factory=list)
+    dialect: str = "function"
+    dialect_share: float = 0.0  # of the sampled responses that the dialect can read
+    space: str = "pixel"
+    tasks: int = 0
+
+    def of(self, *kinds: str) -> list[Sniffed]:
+        return [source for source in self.sources if source.kind in kinds]
+
+
+def sniff(folder: Path) -> Folder:
+    """Return what ``folder`` (and its subfolders) holds. Raises ArmError when there is no file of known records."""
+    if not folder.is_dir():
+        raise ArmError("is no folder", where=str(folder))
+    found = Folder()
+    for path in sorted(folder.rglob("*.jsonl")):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        source = _file(path)
+        if isinstance(source, str):
+            found.skipped.append((path, source))
+        else:
+            found.sources.append(source)
+    _drop_unjoinable_labels(found)
+    if not found.of("episodes", "states"):
+        skipped = "".join(f"\n  {path.name}: {why}" for path, why in found.skipped)
+        known = ", ".join(f"{kind} as {fmt}" for kind, fmt in IMPORTERS)
+        raise ArmError(f"holds no trajectories in a known form ({known}){skipped}", where=str(folder))
+    _responses(found)
+    return found
+
+
+def _file(path: Path) -> Sniffed | str:
+    """What one file holds, or why it is skipped."""
+    sample, broken, records = [], 0, 0
+    try:
+        for line in jsonl.read_lines(path):
+            records += 1
+            if records <= _SAMPLE:
+                try:
+                    sample.append(jsonl.loads_line(line))
+                except jsonl.JsonError:
+                    broken += 1
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if not records:
+        return "holds no records"
+    fits = {key: sum(for_schema(i.schema).is_valid(r) for r in sample) for key, i in IMPORTERS.items()}
+    (kind, fmt), valid = max(fits.items(), key=lambda item: item[1])
+    if valid * 2 < len(sample) + broken:
+        return f"{records:,} records of no known form"
+    return Sniffed(path, kind, fmt, records, valid + (records - len(sample) - broken))
+
+
+def _drop_unjoinable_labels(found: Folder) -> None:
+    """Labels that name no candidate set (because they lack the draw) cannot be joined and are left out."""
+    sets = {r["state_id"] for source in found.of("candidate_sets") for r in _records(source)}
+    for source in found.of("teacher_labels"):
+        ids = [r["state_id"] for r in _records(source)]
+        joined = sum(i in sets for i in ids)
+        if joined * 2 < len(ids):
+            found.sources.remove(source)
+            why = f"only {joined:,} of {len(ids):,} labels name a candidate set; they lack the draw"
+            found.skipped.append((source.path, why))
+
+
+def _responses(found: Folder) -> None:
+    """Choose dialect and space by what the responses hold, and count tasks."""
+    responses: list[str] = []
+    sizes: list[tuple[int, int]] = []
+    tasks: set[str] = set()
+    for source in found.of("episodes", "states"):
+        for number, record in enumerate(_records(source)):
+            if number >= _SAMPLE:
+                break
+            for state in _states(source, record):
+                tasks.add(state.row["task_group"])
+                responses += [state.row["demo_response"]] if state.row["demo_response"] else []
+                if state.image is not None:
+                    sizes += _size(state.image)
+    for source in found.of("candidate_sets"):
+        responses += [r for n, record in enumerate(_records(source)) if n < _SAMPLE for r in record["candidates"]]
+    found.tasks = len(tasks)
+    if not responses:
+        return
+    read = {name: [p for r in responses if (p := parse(name, r)).parse_error is None] for name in DIALECTS}
+    found.dialect = max(read, key=lambda name: len(read[name]))
+    found.dialect_share = len(read[found.dialect]) / len(responses)
+    found.space = _space(found.dialect, _points(read[found.dialect]), sizes)
+
+
+def _space(dialect: str, points: list[tuple[float, float]], sizes: list[tuple[int, int]]) -> str:
+    """The space that holds all sampled points; where both do, the one the dialect's actors use."""
+    width, height = max((w for w, _ in sizes), default=0), max((h for _, h in sizes), default=0)
+    outside = Counter(
+        {
+            "norm1000": sum(x > 1000 or y > 1000 for x, y in points),
+            "pixel": sum(x > width or y > height for x, y in points) if sizes else 0,
+        }
+    )
+    usual = _DEFAULT_SPACE.get(dialect, "pixel")
+    return min(SPACES, key=lambda space: (outside[space], space != usual))
+
+
+def _points(parsed: list[Any]) -> list[tuple[float, float]]:
+    return [v for p in parsed for call in p.calls for v in call.arguments.values() if isinstance(v, tuple)]
+
+
+def _size(data: bytes) -> list[tuple[int, int]]:
+    try:
+        image = ImageChecker().check(data)
+    except ImageError:
+        return []
+    return [(image.width, image.height)]
+
+
+def _records(source: Sniffed) -> Iterator[dict[str, Any]]:
+    validator = for_schema(IMPORTERS[source.kind, source.format].schema)
+    for line in jsonl.read_lines(source.path):
+        try:
+            record = jsonl.loads_line(line)
+        except jsonl.JsonError:
+            continue
+        if validator.is_valid(record):
+            yield record
+
+
+def _states(source: Sniffed, record: dict[str, Any]) -> Iterator[ImportedState]:
+    context = Context("function", "pixel", {}, source.path.parent)
+    for state in IMPORTERS[source.kind, source.format].read(record, context):
+        if isinstance(state, ImportedState):
+            yield state

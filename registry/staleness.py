@@ -1,0 +1,101 @@
+"""Whether a build still is what its declaration asks for, and why not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..builders.manifest import code_sha256
+from ..builders.spec import BuildSpec
+from ..builders.training_rows import load as load_prompt
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a finished build, or None; a folder without a readable one is no build."""
+    try:
+        manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and "identity" in manifest else None
+
+
+def reasons(spec: BuildSpec, folder: Path) -> list[str]:
+    """Why ``folder`` must be built (again); empty when it is up to date.
+
+    Source files are compared by content, parameters by value, and the code by its digest.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return ["there is no build yet"]
+    identity, environment = manifest["identity"], manifest["environment"]
+    found = [
+        f"{name}: {identity.get(name)!r} -> {getattr(spec, name)!r}"
+        for name in ("namespace", "name", "version", "license", "description")
+        if identity.get(name) != getattr(spec, name)
+    ]
+    found += _parameters(identity["parameters"], spec)
+    found += _sources(identity["sources"], spec)
+    found += _prompts(identity["prompts"], spec)
+    if environment.get("code_sha256") != code_sha256():
+        found.append("the code that builds rows is another version")
+    found += [f"{path} is missing or cut" for path, file in environment["files"].items() if _size(folder / path) != file["bytes"]]  # fmt: skip
+    return found
+
+
+def _parameters(before: dict[str, Any], spec: BuildSpec) -> Iterator[str]:
+    after = spec.parameters()
+    if spec.shards is None:  # chosen from the data size
+        after["shards"] = before.get("shards")
+    yield from _differences("", before, after)
+
+
+def _differences(where: str, before: Any, after: Any) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            yield from _differences(f"{where}.{key}" if where else key, before.get(key), after.get(key))
+    elif before != after:
+        yield f"{where}: {_short(before)} -> {_short(after)}"
+
+
+def _sources(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
+    known = {(s["kind"], f["path"]): f["sha256"] for s in before for f in s["files"]}
+    now = {(s.kind, name): path for s in spec.sources for name, path in s.files}
+    for kind, name in sorted(now.keys() - known.keys()):
+        yield f"source {name} ({kind}) is new"
+    for kind, name in sorted(known.keys() - now.keys()):
+        yield f"source {name} ({kind}) is gone"
+    for key in sorted(known.keys() & now.keys()):
+        if _sha256(now[key]) != known[key]:
+            yield f"source {key[1]} ({key[0]}) has other content"
+    if len(before) != len(spec.sources):
+        return
+    for number, (old, new) in enumerate(zip(before, spec.sources, strict=True)):
+        for name in ("format", "dialect", "space", "license", "constants", "on_invalid", "on_conflict"):
+            value = dict(new.constants) if name == "constants" else getattr(new, name)
+            if old[name] != value:
+                yield f"sources[{number}].{name}: {_short(old[name])} -> {_short(value)}"
+
+
+def _prompts(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
+    declared = [part.prompt for part in (spec.selection, spec.pairs) if part]
+    for old, new in zip(before, (load_prompt(p) for p in declared), strict=False):
+        if old["sha256"] != new.sha256:
+            yield f"prompt {new.id} renders differently ({old['sha256'][:12]} -> {new.sha256[:12]})"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _short(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,81 @@
+"""The text of a first registry.yaml."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from .sniff import Folder, Sniffed
+
+_HEAD = """\
+# What should exist on the Hub. Check it with `arm validate`, build it with `arm build`.
+registry: 1
+namespace: your-name # Hub user or organisation
+datasets:
+  - name: {name}
+    version: "1.0.0"
+    license: {license} # identifier of the Hub: mit, apache-2.0, cc-by-4.0, other, ...
+    sources:
+{sources}
+    # The split is a hash of the seed and the task's words: no row ever moves. Share of the task groups held out:
+    split: {{validation: 0.1, seed: 42}}
+    tables:
+{tables}
+"""
+_BASE = ["states", "candidate_sets", "teacher_labels"]
+_TRAINING = {
+    "selection_sft": "{prompt: selection/1, duplicates: merge, shuffle: true}",
+    "bt_pairs": "{prompt: scalar/1, max_pairs_per_set: 2}",
+}
+
+
+def from_scratch() -> str:
+    """A registry to be edited: its paths name files that are not there yet."""
+    sources = [
+        "      # Raw trajectories, one episode a line, OpenAI chat form. How responses write actions (dialect: function,",
+        "      # openwebrl) and in which space their points are (pixel, norm1000) is declared, never guessed.",
+        "      - {kind: episodes, format: openai_messages, path: data/episodes*.jsonl, dialect: function, space: pixel}",
+        "      - {kind: candidate_sets, format: first_release, path: data/candidates.jsonl, dialect: function, space: pixel}",
+        "      - {kind: teacher_labels, format: first_release, path: data/labels.jsonl, teacher: name-of-the-teacher}",
+    ]
+    return _text("action-reward-models-data", sources, [*_BASE, *_TRAINING])
+
+
+def from_folder(found: Folder, target: Path) -> str:
+    """A registry that builds what was found, its paths relative to ``target``, the registry's folder."""
+    sources = [line for source in found.sources for line in _source(source, found, target)]
+    for path, why in found.skipped:
+        sources.append(f"      # skipped {_relative(path, target)}: {why}")
+    kinds = {source.kind for source in found.sources}
+    tables = ["states"]
+    if "candidate_sets" in kinds:
+        tables.append("candidate_sets")
+        if "teacher_labels" in kinds:
+            tables += ["teacher_labels", *_TRAINING]
+    return _text("action-reward-models-data", sources, tables)
+
+
+def _source(source: Sniffed, found: Folder, target: Path) -> list[str]:
+    fields = {"kind": source.kind, "format": source.format, "path": _relative(source.path, target)}
+    if source.kind != "teacher_labels":
+        fields |= {"dialect": found.dialect, "space": found.space}
+    inner = ", ".join(f"{key}: {_scalar(value)}" for key, value in fields.items())
+    lines = [f"      - {{{inner}}} # {source.records:,} records"]
+    if source.kind == "teacher_labels":
+        lines.append("      #   add `teacher: NAME` inside the braces: the records do not say who judged")
+    return lines
+
+
+def _text(name: str, sources: list[str], tables: list[str]) -> str:
+    shown = [f"      {table}: {_TRAINING.get(table, '{}')}" for table in tables]
+    return _HEAD.format(name=name, license="other", sources="\n".join(sources), tables="\n".join(shown))
+
+
+def _relative(path: Path, target: Path) -> str:
+    return Path(os.path.relpath(path, target)).as_posix()
+
+
+def _scalar(text: str) -> str:
+    plain = text.isascii() and text.replace("_", "").replace("/", "").replace(".", "").replace("-", "").isalnum()
+    return text if plain and not text.startswith(("-", ".")) else json.dumps(text, ensure_ascii=False)
