@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
 from . import candidate_sets, states, teacher_labels
-from .importers import IMPORTERS, Context
+from .importers import ROWS, Context
 from .ledger import Ledger, Row
-from .spec import SourceSpec
+from .spec import BuildSpec, SourceSpec
 from .training_rows import TrainingRows
 from .writer import TableBuffer, WrittenFile
 
@@ -61,11 +62,15 @@ class _Record:
     file: str
     line: int
     sha256: str
-    content: bytes
 
     @property
     def source(self) -> Row:
         return {"file": self.file, "record_sha256": self.sha256}
+
+    @property
+    def content(self) -> bytes:
+        """What makes two records of one id the same, however they were written."""
+        return orjson.dumps([self.imported, self.declared.constants], option=orjson.OPT_SORT_KEYS)
 
 
 def build_bucket(job: Job) -> BucketResult:
@@ -79,7 +84,8 @@ class _Bucket:
         self.result = BucketResult()
         images = job.spec.images
         self.tables = {t: TableBuffer(t, images.get(t, "embed")) for t in (*job.spec.tables, "exclusions")}
-        self.ledger = Ledger(lambda row: self.tables["exclusions"].add(row, split="train"))
+        # No lambda over self: a bucket in a reference cycle would stay in memory beside the next one.
+        self.ledger = Ledger(partial(self.tables["exclusions"].add, split="train"))
         self.blobs: dict[str, bytes] = {}
         self.stem = job.folder / f"bucket-{job.bucket:05d}"
         self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics)
@@ -93,7 +99,7 @@ class _Bucket:
         labels = self._grouped("teacher_labels", "set_id")
         covered = set()
         for set_id in sorted(sets):
-            if record := self._one("candidate_sets", set_id, sets[set_id]):
+            if record := self._one("candidate_sets", set_id, sets.pop(set_id)):
                 state = built.get(record.imported["state_id"])
                 if state is None:
                     self.ledger.units_in["candidate_sets"] += 1
@@ -181,9 +187,8 @@ class _Bucket:
                 # The partition has read these bytes strictly; here they only have to be read again.
                 record = orjson.loads(raw)
                 context = Context(declared.dialect or "", declared.space or "", declared.constants, path.parent)
-                imported: Row = IMPORTERS[declared.kind, declared.format].read(record, context)  # type: ignore[assignment]
-                content = orjson.dumps([imported, declared.constants], option=orjson.OPT_SORT_KEYS)
-                yield _Record(imported, declared, name, line, sha256_hex(raw), content)
+                imported = ROWS[declared.kind, declared.format].read(record, context)
+                yield _Record(imported, declared, name, line, sha256_hex(raw))
 
     def _one(self, stage: str, row_id: str, records: list[_Record]) -> _Record | None:
         """The one record of an id: repeats are excluded; other contents are an error, or in quarantine all of them."""
@@ -207,7 +212,8 @@ class _Bucket:
 
     def _set(self, record: _Record, state: Row, label_records: list[_Record]) -> None:
         declared = record.declared
-        assert declared.space is not None and declared.dialect is not None
+        assert declared.space is not None
+        assert declared.dialect is not None
         view = View(declared.space, state["width"], state["height"], state["elements"])
         row, parsed = candidate_sets.build(record.imported, declared, record.source, state["split"], view)
         self._add("candidate_sets", row, state)
@@ -279,4 +285,3 @@ def _mapped(path: Path, stack: ExitStack) -> Any:
         return b""
     file = stack.enter_context(path.open("rb"))
     return stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-

@@ -60,9 +60,8 @@ class Ledger:
         if reason not in REASONS[stage]:
             raise ArmError(f"{reason!r} is not a reason of the stage {stage}; known are {', '.join(REASONS[stage])}")
         self.excluded[stage, reason, status] += 1
-        self.sink(
-            {"stage": stage, "source_table": table, "source_id": source_id, "reason": reason, "detail": detail, "status": status}
-        )  # fmt: skip
+        row = {"stage": stage, "source_table": table, "source_id": source_id}
+        self.sink({**row, "reason": reason, "detail": detail, "status": status})
 
 
 def account(
@@ -83,5 +82,11 @@ def account(
                 f"{stage}: {into} {unit} went in, but {out} came out and {sum(reasons.values())} were excluded; "
                 "this is a defect of the builder"
             )
-        result[stage] = {"unit": unit, "in": into, "out": out, "excluded": reasons, "status": dict(sorted(statuses.items()))}
+        result[stage] = {
+            "unit": unit,
+            "in": into,
+            "out": out,
+            "excluded": reasons,
+            "status": dict(sorted(statuses.items())),
+        }
     return result

@@ -51,7 +51,13 @@ def assemble(
         "parameters": {**spec.parameters(), "shards": shards},
         "sources": [_source(spec, position, sources) for position in range(len(spec.sources))],
         "prompts": [
-            {"id": p.id, "sha256": p.sha256, "kind": p.kind, "options": p.options.to_json(), "renderer": RENDERER_VERSION}
+            {
+                "id": p.id,
+                "sha256": p.sha256,
+                "kind": p.kind,
+                "options": p.options.to_json(),
+                "renderer": RENDERER_VERSION,
+            }
             for p in prompts
         ],
         "ledger": ledger,

@@ -45,5 +45,7 @@ def compare(
         ranked = sorted(losers, key=lambda key: hash_order("pair", label_id, key))
         for key in ranked[spec.max_pairs_per_set :]:
             kept = found[losers[key]]
-            found[losers[key]] = Comparison(kept.rejected_index, kept.relation, kept.pair_type, "over_budget", "dropped")
+            found[losers[key]] = Comparison(
+                kept.rejected_index, kept.relation, kept.pair_type, "over_budget", "dropped"
+            )
     return list(found.values())

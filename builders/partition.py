@@ -21,7 +21,7 @@ from ..schemas import jsonl
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.validate import for_schema
-from .importers import IMPORTERS, Context, ImportedState, InvalidTurn
+from .importers import IMPORTERS, ROWS, STATES, Context, ImportedState, InvalidTurn
 from .ledger import Ledger, Row
 from .spec import BuildSpec, SourceSpec
 
@@ -133,15 +133,15 @@ class _Pass:
         pictures: dict[str, tuple[int, int]] = {}
         with (self.folder / "states.jsonl").open("wb") as rows, (self.folder / "images.bin").open("wb") as blobs:
             for source, file in self._sources("episodes", "states"):
-                read = IMPORTERS[source.kind, source.format].read
+                read = STATES[source.kind, source.format].read
                 context = Context(source.dialect or "", source.space or "", source.constants, file.path.parent)
                 for line, record in self.records(source, file, "states"):
-                    for state in read(record, context):
-                        if isinstance(state, InvalidTurn):
-                            problem = [(state.path, state.message)]
-                            self.invalid(source, file, line, "states", problem, state.state_id, state.reason)
-                        elif isinstance(state, ImportedState):
-                            self._keep_state(source, file, line, state, rows, blobs, pictures)
+                    for turn in read(record, context):
+                        if isinstance(turn, InvalidTurn):
+                            problem = [(turn.path, turn.message)]
+                            self.invalid(source, file, line, "states", problem, turn.state_id, turn.reason)
+                        else:
+                            self._keep_state(source, file, line, turn, rows, blobs, pictures)
         for state_id, state in self.states.items():
             if state.repeats:
                 self._resolve(state_id, state)
@@ -206,7 +206,7 @@ class _Pass:
             context = Context(source.dialect or "", source.space or "", source.constants, file.path.parent)
             for line, record in self.records(source, file, "candidate_sets"):
                 try:
-                    row: Row = IMPORTERS[source.kind, source.format].read(record, context)  # type: ignore[assignment]
+                    row = ROWS[source.kind, source.format].read(record, context)
                 except ArmError as error:
                     self.invalid(source, file, line, "candidate_sets", [(error.where or "$", error.message)])
                     continue
@@ -221,12 +221,13 @@ class _Pass:
         for source, file in self._sources("teacher_labels"):
             context = Context("", "", source.constants, file.path.parent)
             for line, record in self.records(source, file, "teacher_labels"):
-                row = IMPORTERS[source.kind, source.format].read(record, context)  # type: ignore[assignment]
+                row = ROWS[source.kind, source.format].read(record, context)
                 if (bucket := sets.get(row["set_id"])) is not None:
                     self._index(index["teacher_labels"][bucket], file, line)
                 elif row["set_id"] in self.states:
                     message = f"{row['set_id']!r} is a state, not a draw: a label must name the candidate set it judged"
-                    self.invalid(source, file, line, "teacher_labels", [("$.state_id", message)], row["set_id"], "base_state_id")  # fmt: skip
+                    problem = [("$.state_id", message)]
+                    self.invalid(source, file, line, "teacher_labels", problem, row["set_id"], "base_state_id")
                 else:
                     self.ledger.units_in["teacher_labels"] += 1
                     self.ledger.exclude("teacher_labels", "teacher_labels", row["set_id"], "no_candidate_set")

@@ -88,14 +88,18 @@ def _check_files(folder: Path, manifest: dict[str, Any]) -> list[Issue]:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         if sha256 != expected["sha256"]:
-            issues.append(Issue(name, 0, "$", f"has sha256 {sha256[:12]}…, the manifest says {expected['sha256'][:12]}…"))
+            issues.append(
+                Issue(name, 0, "$", f"has sha256 {sha256[:12]}…, the manifest says {expected['sha256'][:12]}…")
+            )
     for path in sorted((folder / "data").rglob("*")):
         if path.is_file() and path.relative_to(folder).as_posix() not in listed:
             issues.append(Issue(path.relative_to(folder).as_posix(), 0, "$", "is not in the manifest"))
     return issues
 
 
-def _check_rows(folder: Path, file: dict[str, Any], schema_name: str, split: str | None) -> tuple[list[Issue], list[bytes]]:
+def _check_rows(
+    folder: Path, file: dict[str, Any], schema_name: str, split: str | None
+) -> tuple[list[Issue], list[bytes]]:
     validator, codec = for_schema(schema_name), digests.for_schema(schema_name)
     issues, found = [], []
     for number, row in enumerate(rows(folder / file["path"], schema_name)):

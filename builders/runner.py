@@ -30,7 +30,7 @@ Card = Callable[[dict[str, Any]], str]
 
 @dataclass(frozen=True)
 class Built:
-    """A finished build. ``notes`` are records that a declaration sent to exclusions; ``warnings`` are gates that warn."""
+    """A finished build. ``notes``: records sent to exclusions by declaration. ``warnings``: gates that only warn."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -164,9 +164,10 @@ def _gates(spec: BuildSpec, identity: dict[str, Any]) -> list[str]:
         share = 1 - stage["out"] / stage["in"] if stage["in"] else 0.0
         if share > limit:
             reasons = ", ".join(f"{reason} {n}" for reason, n in stage["excluded"].items())
+            what = f"{share:.1%} of {stage['in']} {stage['unit']} are excluded, more than {limit:.1%}"
             raise ArmError(
-                f"{table}: {share:.1%} of {stage['in']} {stage['unit']} are excluded, more than {limit:.1%} ({reasons})",
-                next_command=f"gates: {{max_excluded: {{{table}: {share + 0.005:.2f}}}}}   # if that is as it should be",
+                f"{table}: {what} ({reasons})",
+                next_command=f"gates: {{max_excluded: {{{table}: {share + 0.005:.2f}}}}}   # if that is right",
             )
     return warnings
 

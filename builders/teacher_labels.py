@@ -13,10 +13,8 @@ from .spec import LabelSpec, SourceSpec
 def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed: Sequence[Parsed]) -> Row:
     """Return the `teacher_labels` row. A pick outside the set is an outcome, never another candidate."""
     teacher, selection = declared.constants.get("teacher"), imported["selection"]
-    if selection is None:
-        status = "null_in_source"
-    else:
-        status = "ok" if 0 <= selection < len(parsed) else "out_of_range"
+    in_range = selection is not None and 0 <= selection < len(parsed)
+    status = "null_in_source" if selection is None else "ok" if in_range else "out_of_range"
     picked = selection if status == "ok" else None
     ties = [] if picked is None else [i for i, p in enumerate(parsed) if i != picked and p.key == parsed[picked].key]
     return {

@@ -107,7 +107,9 @@ class TrainingRows:
         ledger.units_in["bt_pairs"] += len(parsed) - 1
         made = 0
         try:
-            for comparison, reason, row in bt_pairs.build(label, set_row, parsed, view, self._spec.pairs, prompt, shown):
+            for comparison, reason, row in bt_pairs.build(
+                label, set_row, parsed, view, self._spec.pairs, prompt, shown
+            ):
                 made += 1
                 self._count["comparisons", comparison.pair_type] += 1
                 self._count["relations", comparison.relation] += 1

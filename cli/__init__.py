@@ -1,6 +1,6 @@
 """Floor 6: the ``arm`` command, one file per verb; parsing and printing only.
 
-Nothing here imports the verbs: ``arm --help`` shows static short helps, and a verb's module is loaded when it is called.
+Nothing here imports the verbs: ``arm --help`` shows static short helps, and a verb's module is loaded when it is used.
 """
 
 from __future__ import annotations

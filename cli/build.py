@@ -48,9 +48,9 @@ def command(
 
 
 def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) -> dict[str, Any]:
-    from ..registry import read_manifest
+    from ..builders.reader import manifest_of
 
-    manifest = built.manifest if built else read_manifest(folder)
+    manifest = built.manifest if built else manifest_of(folder)
     identity = manifest["identity"]
     notes = built.notes if built else ()
     result = {

@@ -57,10 +57,14 @@ def command(folder: Path, as_json: bool) -> None:
     built = registry.folder(spec)
     output.note(f"built {built}; loading every table in a separate process:")
     # The example is local; the library's cache goes beside it, and it is told not to ask the Hub for anything.
-    env = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str((folder / ".cache").absolute()), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}  # fmt: skip
-    loaded = subprocess.run(
-        [sys.executable, "-I", "-c", _LOAD, str(built)], env={**os.environ, **env}, text=True, capture_output=True, check=False
-    )  # fmt: skip
+    env = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_CACHE": str((folder / ".cache").absolute()),
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    }
+    command_line = [sys.executable, "-I", "-c", _LOAD, str(built)]
+    loaded = subprocess.run(command_line, env=env, text=True, capture_output=True, check=False)  # noqa: S603 - our own code
     if loaded.returncode:
         output.note(loaded.stderr)
         raise click.ClickException("the built directory could not be loaded with stock datasets")

@@ -33,7 +33,9 @@ def command(folder: Path, source: Path | None, as_json: bool) -> None:
 
     path = folder / "registry.yaml"
     if path.exists():
-        raise ArmError("is there already and is not overwritten", where=str(path), next_command="arm init ANOTHER-FOLDER")
+        raise ArmError(
+            "is there already and is not overwritten", where=str(path), next_command="arm init ANOTHER-FOLDER"
+        )
     found = sniff.sniff(source) if source else None
     text = starter.from_folder(found, folder) if found else starter.from_scratch()
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,9 +49,8 @@ def command(folder: Path, source: Path | None, as_json: bool) -> None:
         output.table("found", ["file", "kind", "format", "records"], rows)
         for skipped, why in found.skipped:
             output.note(f"skipped {skipped}: {why}")
-        output.note(
-            f"dialect {found.dialect} reads {found.dialect_share:.0%} of the sampled responses; points are {found.space}"
-        )
+        share = f"{found.dialect_share:.0%} of the sampled responses"
+        output.note(f"dialect {found.dialect} reads {share}; points are {found.space}")
     output.note(f"wrote {path}")
     output.note(f"next: arm validate {path}" if found else f"next: edit {path}, then: arm validate {path}")
 

@@ -77,7 +77,9 @@ def _records(path: Path, schema: str | None) -> tuple[list[Any], str]:
     from ..schemas.validate import for_schema
 
     if not schema:
-        raise UsageError("which records are these?", where=str(path), next_command=f"--as one of {', '.join(store.names())}")
+        raise UsageError(
+            "which records are these?", where=str(path), next_command=f"--as one of {', '.join(store.names())}"
+        )
     validator = for_schema(schema)
     issues, count = [], 0
     for line in jsonl.read_lines(path):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,9 +52,7 @@ class Registry:
             raise UsageError("there is no such registry", where=str(path), next_command="arm init   # writes one")
         file = read(path, "registry/1")
         reader = _Reader(file)
-        datasets = tuple(
-            reader.dataset(data, f"$.datasets[{i}]") for i, data in enumerate(file.data["datasets"])
-        )
+        datasets = tuple(reader.dataset(data, f"$.datasets[{i}]") for i, data in enumerate(file.data["datasets"]))
         names = [spec.name for spec in datasets]
         for i, name in enumerate(names):
             if name in names[:i]:

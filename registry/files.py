@@ -16,7 +16,7 @@ def matching(pattern: str, folder: Path) -> list[tuple[str, Path]]:
     folder = folder.absolute()
     base = _normal(folder / _fixed_part(pattern))
     start = folder if base.is_relative_to(folder) else base
-    paths = {_normal(folder / match) for match in glob.glob(pattern, root_dir=folder, recursive=True)}
+    paths = {_normal(folder / match) for match in glob.glob(pattern, root_dir=folder, recursive=True)}  # noqa: PTH207 - takes absolute patterns
     return sorted((path.relative_to(start).as_posix(), path) for path in paths if path.is_file())
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..builders.importers import IMPORTERS, Context, ImportedState
+from ..builders.importers import IMPORTERS, STATES, Context, ImportedState
 from ..schemas import jsonl
 from ..schemas.actions import DIALECTS, SPACES, parse
 from ..schemas.errors import ArmError
@@ -167,6 +167,6 @@ def _records(source: Sniffed) -> Iterator[dict[str, Any]]:
 
 def _states(source: Sniffed, record: dict[str, Any]) -> Iterator[ImportedState]:
     context = Context("function", "pixel", {}, source.path.parent)
-    for state in IMPORTERS[source.kind, source.format].read(record, context):
+    for state in STATES[source.kind, source.format].read(record, context):
         if isinstance(state, ImportedState):
             yield state

@@ -42,7 +42,9 @@ def reasons(spec: BuildSpec, folder: Path) -> list[str]:
     found += _prompts(identity["prompts"], spec)
     if environment.get("code_sha256") != code_sha256():
         found.append("the code that builds rows is another version")
-    found += [f"{path} is missing or cut" for path, file in environment["files"].items() if _size(folder / path) != file["bytes"]]  # fmt: skip
+    for path, file in environment["files"].items():
+        if _size(folder / path) != file["bytes"]:
+            found.append(f"{path} is missing or cut")
     return found
 
 

@@ -32,11 +32,12 @@ _TRAINING = {
 
 def from_scratch() -> str:
     """A registry to be edited: its paths name files that are not there yet."""
+    declared = "dialect: function, space: pixel"
     sources = [
-        "      # Raw trajectories, one episode a line, OpenAI chat form. How responses write actions (dialect: function,",
-        "      # openwebrl) and in which space their points are (pixel, norm1000) is declared, never guessed.",
-        "      - {kind: episodes, format: openai_messages, path: data/episodes*.jsonl, dialect: function, space: pixel}",
-        "      - {kind: candidate_sets, format: first_release, path: data/candidates.jsonl, dialect: function, space: pixel}",
+        "      # Raw trajectories, one episode a line, OpenAI chat form. How responses write actions (function,",
+        "      # openwebrl) and in which space their points lie (pixel, norm1000) is declared, never guessed.",
+        f"      - {{kind: episodes, format: openai_messages, path: data/episodes*.jsonl, {declared}}}",
+        f"      - {{kind: candidate_sets, format: first_release, path: data/candidates.jsonl, {declared}}}",
         "      - {kind: teacher_labels, format: first_release, path: data/labels.jsonl, teacher: name-of-the-teacher}",
     ]
     return _text("action-reward-models-data", sources, [*_BASE, *_TRAINING])

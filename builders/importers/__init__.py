@@ -9,27 +9,37 @@ from typing import Any
 from . import first_release, openai_messages
 from .types import Context, ImportedState, InvalidTurn
 
-__all__ = ["IMPORTERS", "Context", "ImportedState", "Importer", "InvalidTurn", "formats"]
+__all__ = ["IMPORTERS", "ROWS", "STATES", "Context", "ImportedState", "InvalidTurn", "formats"]
 
 
 @dataclass(frozen=True)
-class Importer:
-    """How records of one kind and format are read.
+class StateImporter:
+    """Reads records of states, checked against ``schema``; ``read`` yields states, or turns that cannot be one."""
 
-    ``schema`` is checked first. ``read`` gets a valid record and the context of its source: for episodes and states it
-    yields states (or invalid turns), for candidate sets and labels it returns one row without split and state facts.
+    schema: str
+    read: Callable[[Any, Context], Iterator[ImportedState | InvalidTurn]]
+
+
+@dataclass(frozen=True)
+class RowImporter:
+    """Reads candidate sets or labels. ``read`` returns one row without split and without what its state knows.
+
+    It may raise ArmError (``where`` is a JSON path) for what the schema cannot see.
     """
 
     schema: str
-    read: Callable[[Any, Context], Iterator[ImportedState | InvalidTurn]] | Callable[[Any, Context], dict[str, Any]]
+    read: Callable[[Any, Context], dict[str, Any]]
 
 
-IMPORTERS: Mapping[tuple[str, str], Importer] = {
-    ("episodes", "openai_messages"): Importer("episode/1", openai_messages.states),
-    ("states", "first_release"): Importer("first_release_state/1", first_release.states),
-    ("candidate_sets", "first_release"): Importer("first_release_candidates/1", first_release.candidate_set),
-    ("teacher_labels", "first_release"): Importer("first_release_label/1", first_release.teacher_label),
+STATES: Mapping[tuple[str, str], StateImporter] = {
+    ("episodes", "openai_messages"): StateImporter("episode/1", openai_messages.states),
+    ("states", "first_release"): StateImporter("first_release_state/1", first_release.states),
 }
+ROWS: Mapping[tuple[str, str], RowImporter] = {
+    ("candidate_sets", "first_release"): RowImporter("first_release_candidates/1", first_release.candidate_set),
+    ("teacher_labels", "first_release"): RowImporter("first_release_label/1", first_release.teacher_label),
+}
+IMPORTERS: Mapping[tuple[str, str], StateImporter | RowImporter] = {**STATES, **ROWS}
 
 
 def formats(kind: str) -> list[str]:

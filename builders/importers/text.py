@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 from ...schemas.ids import canonical_json
@@ -22,7 +23,7 @@ def requested_task(text: str) -> str | None:
 
 
 def framed_task(first_user_text: str) -> str | None:
-    """The first user text without its step and address lines and without a leading ``Task:``; None if nothing is left."""
+    """The first user text without its step and address lines and a leading ``Task:``; None if nothing is left."""
     text = _FRAME.sub("", first_user_text).strip()
     return _TASK_LABEL.sub("", text).strip() or None
 
@@ -42,10 +43,9 @@ def written_calls(content: str, tool_calls: list[dict[str, Any]] | None) -> str:
         function = call["function"]
         arguments = function["arguments"]
         if isinstance(arguments, str):
-            try:
+            # Text that is no JSON stays the text it is: the dialect reports it as the turn's parse error.
+            with suppress(ValueError):
                 arguments = json.loads(arguments)
-            except ValueError:
-                pass  # kept as the text it is: the dialect reports it as the turn's parse error
         body = canonical_json({"name": function["name"], "arguments": arguments})
         parts.append(f"<tool_call>\n{body}\n</tool_call>")
     return "\n".join(parts)
