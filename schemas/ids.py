@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import unicodedata
 from typing import Any
-
-_WORDS = re.compile(r"\w+")
 
 
 def sha256_hex(data: bytes | str) -> str:
@@ -26,10 +23,23 @@ def task_group(task: str | None, episode_id: str) -> str:
 
     An episode without task text is a group of its own. A task without any word (only symbols) counts as its symbols.
     """
-    if task is None:
-        return sha256_hex(f"episode\n{episode_id}")
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", task).casefold())
-    return sha256_hex("task\n" + (" ".join(_WORDS.findall(text)) or "".join(text.split())))
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", task or "").casefold())
+    words = " ".join("".join(map(_word_character, text)).split()) or "".join(text.split())
+    return sha256_hex(f"task\n{words}" if words else f"episode\n{episode_id}")
+
+
+def _word_character(character: str) -> str:
+    """A letter, digit, underscore or mark as it is, nothing for what cannot be seen, a space for all else."""
+    if character.isalnum() or character == "_":
+        return character
+    match unicodedata.category(character):
+        case "Cf":  # soft hyphen, zero-width joiners, direction marks
+            return ""
+        case "Mn" | "Mc" if not "\ufe00" <= character <= "\ufe0f":  # vowel signs; variation selectors are invisible
+            return character
+        case "Mn":
+            return ""
+    return " "
 
 
 def hash_order(*parts: object) -> bytes:

@@ -59,7 +59,7 @@ def _read(stem: str) -> Schema:
 
 
 def _inline(node: Any, base: str) -> Any:
-    """Replace ``$ref`` by what it names; only a description may stand beside it. ``base`` is the file of ``#/`` refs."""
+    """Replace ``$ref`` by what it names; only a description may stand beside it. ``base`` is the file of ``#/``."""
     if isinstance(node, list):
         return [_inline(item, base) for item in node]
     if not isinstance(node, dict):

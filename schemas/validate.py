@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,6 +12,9 @@ import jsonschema_rs
 
 from .errors import Issue
 from .store import Schema, load
+
+_LONGEST_NAME = 80  # of a field, in a message
+Found = tuple[str, Any, Any, list[str | int]]  # keyword, the schema node it stands in, instance, path of the instance
 
 
 @dataclass(frozen=True)
@@ -22,17 +25,23 @@ class RowValidator:
     _validator: jsonschema_rs.Draft202012Validator
 
     def is_valid(self, row: Any) -> bool:
-        return self._validator.is_valid(row)
+        try:
+            return self._validator.is_valid(row)
+        except UnicodeEncodeError:  # a lone surrogate: a Python string that is not text
+            return False
 
     def problems(self, row: Any) -> list[tuple[str, str]]:
         """Return every problem of one row as (JSON path, message), sorted; empty for a valid row."""
-        if self._validator.is_valid(row):
+        if self.is_valid(row):
             return []
-        found = set()
-        for error in self._validator.iter_errors(row):
-            *place, keyword = error.schema_path
-            found |= set(describe(str(keyword), _walk(self.schema, place), error.instance, error.instance_path))
-        return sorted(found)
+        try:
+            errors = list(self._validator.iter_errors(row))
+        except UnicodeEncodeError:
+            return sorted(_surrogates(row, []))
+        return collect(
+            (str(e.schema_path[-1]), _walk(self.schema, e.schema_path[:-1]), e.instance, list(e.instance_path))
+            for e in errors
+        )
 
     def issues(self, rows: Iterable[tuple[str, int, Any]]) -> list[Issue]:
         """Return all issues of ``(file, line, row)`` triples, sorted by place."""
@@ -42,8 +51,30 @@ class RowValidator:
 @cache
 def for_schema(name: str) -> RowValidator:
     """Return the validator of the schema ``name`` (``state/1``). It never fetches anything."""
-    schema = load(name)
+    return compile_schema(load(name))
+
+
+def compile_schema(schema: Schema) -> RowValidator:
+    """Return the validator of any schema. A ``$ref`` that leaves it is refused; nothing is ever fetched."""
     return RowValidator(schema, jsonschema_rs.Draft202012Validator(schema, offline=True))
+
+
+def collect(errors: Iterable[Found]) -> list[tuple[str, str]]:
+    """Describe what a validator found, sorted, without what says nothing more about the same place: a wrong type
+    beside a wrong choice or beside the narrower type that an ``if`` asks for, a pattern beside a length. (Python's
+    ``$`` also matches before a last newline, which is why every pattern stands beside a length.)"""
+    places: dict[str, list[Found]] = {}
+    for error in errors:
+        places.setdefault(json_path(error[3]), []).append(error)
+    problems: set[tuple[str, str]] = set()
+    for found in places.values():
+        keywords = {e[0] for e in found}
+        mute = {"type"} if keywords & {"enum", "const"} else {"pattern"} if "maxLength" in keywords else set()
+        types = sorted((e for e in found if e[0] == "type"), key=lambda e: len(_listed(e[1]["type"])))
+        for error in [e for e in found if e[0] != "type"] + types[:1]:
+            if error[0] not in mute:
+                problems |= set(describe(*error))
+    return sorted(problems)
 
 
 def describe(keyword: str, schema: Any, instance: Any, path: Iterable[str | int]) -> list[tuple[str, str]]:
@@ -53,7 +84,7 @@ def describe(keyword: str, schema: Any, instance: Any, path: Iterable[str | int]
     """
     path = list(path)
     where = json_path(path)
-    value = schema[keyword] if isinstance(schema, dict) and keyword in schema else None
+    value: Any = schema[keyword] if isinstance(schema, dict) and keyword in schema else None
     shown = _short(instance)
     match keyword:
         case "required":
@@ -78,9 +109,9 @@ def describe(keyword: str, schema: Any, instance: Any, path: Iterable[str | int]
         case "maxLength":
             return [(where, f"is longer than {value} characters: {shown}")]
         case "minItems":
-            return [(where, "is an empty list" if not instance else f"has {len(instance)} items, fewer than {value}")]
+            return [(where, f"has {_items(instance)}, fewer than {value}" if instance else "is an empty list")]
         case "maxItems":
-            return [(where, f"has {len(instance)} items, more than {value}")]
+            return [(where, f"has {_items(instance)}, more than {value}")]
         case "pattern":
             return [(where, f"is {shown}, does not match {value}")]
         case "not":
@@ -92,12 +123,18 @@ def describe(keyword: str, schema: Any, instance: Any, path: Iterable[str | int]
 
 def json_path(path: Iterable[str | int]) -> str:
     """``["candidates", 3, "index"]`` -> ``$.candidates[3].index``."""
-    steps = (f"[{p}]" if isinstance(p, int) else f".{p}" if p.isidentifier() else f"[{p!r}]" for p in path)
-    return "$" + "".join(steps)
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else _field(step) for step in path)
+
+
+def _field(name: str) -> str:
+    name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    return f".{name}" if name.isidentifier() else f"[{name!r}]"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word closest to ``word``, or None when nothing is close."""
+    if len(word) > _LONGEST_NAME:  # comparing takes the product of the lengths
+        return None
     return next(iter(difflib.get_close_matches(word, list(known), 1, 0.6)), None)
 
 
@@ -114,15 +151,33 @@ def _walk(schema: Any, place: Iterable[str | int]) -> Any:
 
 def _or(types: str | list[str]) -> str:
     article = {"integer": "an integer", "array": "a list", "object": "an object", "null": "null"}
-    named = [article.get(t, f"a {t}") for t in ([types] if isinstance(types, str) else types)]
-    return " or ".join(named)
+    return " or ".join(article.get(t, f"a {t}") for t in _listed(types))
 
 
-def _short(value: Any, limit: int = 60) -> str:
-    """A value as JSON text, cut: error messages must not dump a screenshot."""
+def _listed(types: str | list[str]) -> list[str]:
+    return [types] if isinstance(types, str) else types
+
+
+def _surrogates(value: Any, path: list[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the strings of ``value`` that no encoding can write."""
+    if isinstance(value, str):
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            yield json_path(path), "holds half of a surrogate pair, which is not text"
+    elif isinstance(value, dict | list):
+        for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _surrogates(inner, [*path, step])
+
+
+def _items(values: list[Any]) -> str:
+    return "1 item" if len(values) == 1 else f"{len(values)} items"
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    """A value as JSON text, cut and without what a terminal would obey: error messages must not dump a screenshot."""
     import json
 
     if isinstance(value, dict | list) and len(value) > 20:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     text = json.dumps(value[: limit * 2] if isinstance(value, str) else value, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

@@ -7,6 +7,7 @@ refused with line and path.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from .errors import ArmError, Issue
 from .store import Schema, load
 from .validate import for_schema, json_path
 
-_INTEGER = re.compile(r"[-+]?\d+\Z", re.A)
+_INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,99})\Z", re.A)  # 010 is eight to some and ten to others
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z", re.A)
 _MAX_BYTES = 1 << 20
+_MAX_DEPTH = 64
+_ALIAS = "is an alias; write the value out, so that the file can be read from top to bottom"
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class YamlFile:
 
     def line(self, path: str) -> int:
         """Line of ``path``, or of the nearest enclosing place that stands in the file."""
-        while path not in self.lines and path != "$":
-            path = path[: max(path.rfind("."), path.rfind("["))]
+        while path and path not in self.lines:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, 1)
 
 
@@ -45,37 +48,60 @@ def read(path: Path, schema_name: str) -> YamlFile:
     Raises ArmError with every issue (``file:line $.path message``).
     """
     try:
-        text = path.read_bytes()
-        if len(text) > _MAX_BYTES:
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
             raise ArmError(f"larger than {_MAX_BYTES:,} bytes; this is a file that a person writes", where=str(path))
-        node = yaml.compose(text.decode("utf-8-sig"), Loader=yaml.SafeLoader)
+        text = raw.decode("utf-8-sig")
+        node = yaml.compose(text, Loader=_Loader)
     except OSError as error:
         raise ArmError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:
         raise ArmError(f"is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 0
-        raise _failed(path, [Issue(str(path), line, "$", f"is not YAML: {error.problem}")]) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise _failed(path, [Issue(str(path), 0, "$", f"is not YAML: {str(error).splitlines()[0]}")]) from error
+        said = ", ".join(filter(None, (error.context, error.problem)))
+        raise _failed(path, [Issue(str(path), mark.line + 1 if mark else 0, "$", f"is not YAML: {said}")]) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        said = f"is not YAML: holds the forbidden character U+{ord(text[error.position]):04X}"
+        raise _failed(path, [Issue(str(path), line, "$", said)]) from error
     if node is None:
         raise _failed(path, [Issue(str(path), 1, "$", "is empty")])
     reader = _Reader(str(path))
     data = reader.build(node, load(schema_name), [])
-    file = YamlFile(path, data, reader.lines)
+    result = YamlFile(path, data, reader.lines)
     issues = reader.issues + [
-        Issue(str(path), file.line(where), where, message)
+        Issue(str(path), result.line(where), where, message)
         for where, message in for_schema(schema_name).problems(data)
+        if where not in reader.refused
     ]
     if issues:
         raise _failed(path, issues)
-    return file
+    return result
 
 
 def _failed(path: Path, issues: list[Issue]) -> ArmError:
     count = f"{len(issues)} problem{'s' if len(issues) > 1 else ''}"
     return ArmError(f"{path.name} has {count}", where=str(path), issues=issues)
+
+
+class _Loader(yaml.BaseLoader):
+    """Composes nodes whose tag is empty unless the file spells one out, and no deeper than ``_MAX_DEPTH``."""
+
+    _depth = 0
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        return ""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            mark = parent.start_mark if parent else None
+            raise yaml.composer.ComposerError(None, None, f"nested more than {_MAX_DEPTH} deep", mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 class _Reader:
@@ -85,23 +111,27 @@ class _Reader:
         self.file = file
         self.lines: dict[str, int] = {}
         self.issues: list[Issue] = []
+        self.refused: set[str] = set()  # paths whose value was not read, so that nothing more is to be said of it
         self._seen: set[int] = set()
 
     def build(self, node: yaml.Node, schema: Schema, path: list[str | int]) -> Any:
         where = json_path(path)
         self.lines.setdefault(where, node.start_mark.line + 1)
         if id(node) in self._seen:
-            self._issue(node, where, "is an alias; write the value out, so that the file can be read from top to bottom")
+            self.refused.add(where)
+            self._issue(node, where, _ALIAS)
             return None
         self._seen.add(id(node))
+        if node.tag:
+            self.refused.add(where)
+            self._issue(node, where, f"has the tag {_tag(node)}; only plain values are read")
+            return None
         if isinstance(node, yaml.MappingNode):
             return dict(self._pairs(node, schema, path))
         if isinstance(node, yaml.SequenceNode):
             items = schema.get("items", {})
             return [self.build(item, items, [*path, i]) for i, item in enumerate(node.value)]
         assert isinstance(node, yaml.ScalarNode)
-        if node.tag.startswith("!"):
-            self._issue(node, where, f"has the tag {node.tag}; only plain values are read")
         return _scalar(node, schema)
 
     def _pairs(self, node: yaml.MappingNode, schema: Schema, path: list[str | int]) -> Iterator[tuple[str, Any]]:
@@ -113,6 +143,11 @@ class _Reader:
                 continue
             key, line = str(key_node.value), key_node.start_mark.line + 1
             where = json_path([*path, key])
+            if key_node.tag:
+                self._issue(key_node, where, f"has the tag {_tag(key_node)}; only plain values are read")
+            if id(key_node) in self._seen:
+                self._issue(key_node, where, _ALIAS)
+            self._seen.add(id(key_node))
             if key in first:
                 self._issue(key_node, where, f"stands twice; first in line {first[key]}")
                 continue
@@ -121,6 +156,11 @@ class _Reader:
 
     def _issue(self, node: yaml.Node, where: str, message: str) -> None:
         self.issues.append(Issue(self.file, node.start_mark.line + 1, where, message))
+
+
+def _tag(node: yaml.Node) -> str:
+    """A tag as it is written in a file."""
+    return str(node.tag).replace("tag:yaml.org,2002:", "!!", 1)
 
 
 def _scalar(node: yaml.ScalarNode, schema: Schema) -> Any:
@@ -137,5 +177,6 @@ def _scalar(node: yaml.ScalarNode, schema: Schema) -> Any:
         if _INTEGER.match(text):
             return int(text)
         if "number" in kinds and _NUMBER.match(text):
-            return float(text)
+            number = float(text)
+            return number if math.isfinite(number) else text
     return text
