@@ -1,0 +1,175 @@
+"""What must hold for the project as a whole: packaging, imports, floors."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NOT_PACKAGED = {"tests", "benchmarks", "docs", "examples", "build", "dist"}
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
+
+# Room -> rooms it may know. A room knows itself and those below; builders, inference and cards share a floor.
+FLOORS: dict[str, set[str]] = {
+    "schemas": set(),
+    "prompts": {"schemas"},
+    "builders": {"schemas", "prompts"},
+    "cards": {"schemas"},
+    "registry": {"schemas", "prompts", "builders", "cards"},
+    "cli": {"schemas", "prompts", "builders", "cards", "registry"},
+}
+
+
+def modules() -> list[tuple[str, Path]]:
+    """Every module of the project as (dotted name, file)."""
+    found = []
+    for package in PACKAGES:
+        folder = ROOT.joinpath(*package.split(".")[1:])
+        for file in sorted(folder.glob("*.py")):
+            if file.name == "__init__.py":
+                found.append((package, file))
+            elif package != "action_reward_models":
+                found.append((f"{package}.{file.stem}", file))
+    return found
+
+
+def test_folders_are_packages() -> None:
+    """A package missing from pyproject works in editable mode and is absent from the wheel."""
+    folders = {
+        ".".join(["action_reward_models", *path.parent.relative_to(ROOT).parts])
+        for path in ROOT.rglob("__init__.py")
+        if not any(p.startswith(".") or p in NOT_PACKAGED for p in path.relative_to(ROOT).parts)
+    }
+    assert folders == set(PACKAGES)
+
+
+def test_every_module_imports() -> None:
+    names = [name for name, _ in modules()]
+    assert len(names) > 50
+    for name in names:
+        importlib.import_module(name)
+
+
+def test_floors_know_only_floors_below() -> None:
+    assert {p.split(".")[1] for p in PACKAGES if "." in p} == set(FLOORS)
+    wrong = []
+    for name, file in modules():
+        parts = name.split(".")
+        room = parts[1] if len(parts) > 1 else None
+        package = parts if file.name == "__init__.py" else parts[:-1]
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                targets = [alias.name.split(".") for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                start = base + (node.module.split(".") if node.module else [])
+                targets = [[*start, alias.name] for alias in node.names]
+            else:
+                continue
+            for target in targets:
+                known = target[1] if target[:1] == ["action_reward_models"] and len(target) > 1 else None
+                if room and known in FLOORS and known != room and known not in FLOORS[room]:
+                    wrong.append(f"{name} imports {known}")
+    assert not wrong
+
+
+def test_files_stay_small() -> None:
+    lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for _, f in modules()}
+    assert not {name: n for name, n in lengths.items() if n > 400}
+
+
+def test_root_package_is_light() -> None:
+    code = "import action_reward_models, sys; print(sorted(m for m in sys.modules if m.split('.')[0] in %r))" % (
+        {"pyarrow", "datasets", "PIL", "torch", "jsonschema_rs", "yaml"},
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_tracked_files_name_no_machine() -> None:
+    """No absolute path of a developer's machine in any tracked file."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    needles = [b"/" + name + b"/" for name in (b"work", b"root", b"home")]
+    for name in listed.stdout.split("\0"):
+        path = ROOT / name
+        if name and path.is_file() and not name.startswith("tests/"):
+            data = path.read_bytes()
+            assert not any(needle in data for needle in needles), name
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from an sdist, so that what is missing from either is seen."""
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "build", "--outdir", str(out), str(ROOT)], check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_wheel_holds_the_tree(wheel: Path) -> None:
+    """Every module, schema, prompt, template and example is in the wheel, and nothing else."""
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {n for n in archive.namelist() if not n.split("/")[0].endswith(".dist-info")}
+    expected = {f"{'/'.join(p.split('.'))}/{f.name}" for p in PACKAGES for f in _package_files(p)}
+    expected |= {f"action_reward_models/{p.relative_to(ROOT).as_posix()}" for p in _example_files()}
+    assert inside == expected
+    assert sum(name.endswith(".json") for name in inside) >= 18
+    assert sum(name.endswith(".jsonl") for name in inside) == 3
+
+
+def _package_files(package: str) -> list[Path]:
+    folder = ROOT.joinpath(*package.split(".")[1:])
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"].get(package, [])
+    files = [*folder.glob("*.py")]
+    if package == "action_reward_models":
+        return [folder / "__init__.py", folder / "py.typed"]
+    for pattern in patterns:
+        found = list(folder.glob(pattern))
+        assert found, f"the package data pattern {package}: {pattern} matches nothing"
+        files += found
+    return [folder / Path(f.relative_to(folder)) for f in files if f.parent == folder]
+
+
+def _example_files() -> list[Path]:
+    """Package data in subfolders: the JSON schemas, the templates, the example."""
+    found = []
+    for package, patterns in PYPROJECT["tool"]["setuptools"]["package-data"].items():
+        folder = ROOT.joinpath(*package.split(".")[1:])
+        for pattern in patterns:
+            if "/" in pattern:
+                matched = list(folder.glob(pattern))
+                assert matched, f"the package data pattern {package}: {pattern} matches nothing"
+                found += matched
+    return found
+
+
+def test_wheel_builds_a_dataset_outside_the_repo(wheel: Path, tmp_path: Path) -> None:
+    """An empty venv with the wheel and its dependencies builds and loads the example, far from the checkout."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    python = venv / "bin" / "python"
+    constraints = ["-c", str(ROOT / "constraints.txt")]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, str(wheel)]
+    subprocess.run(install, check=True, cwd=tmp_path)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    where = "import action_reward_models as a, pathlib; print(pathlib.Path(a.__file__).parent)"
+    imported = subprocess.run([str(python), "-c", where], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert str(venv) in imported.stdout
+    demo = subprocess.run(
+        [str(venv / "bin" / "arm"), "demo", "--dir", "there"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert demo.returncode == 0, demo.stderr
+    assert "selection_sft   train 88, validation 8" in demo.stdout
+    assert "320 x 420 px" in demo.stdout
+    absent = "import importlib.util as u; print([m for m in ('torch', 'transformers') if u.find_spec(m)])"
+    assert subprocess.run([str(python), "-c", absent], capture_output=True, text=True, check=True).stdout == "[]\n"
