@@ -163,7 +163,9 @@ def test_wheel_builds_a_dataset_outside_the_repo(wheel: Path, tmp_path: Path) ->
     subprocess.run(install, check=True, cwd=tmp_path)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
     where = "import action_reward_models as a, pathlib; print(pathlib.Path(a.__file__).parent)"
-    imported = subprocess.run([str(python), "-c", where], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    imported = subprocess.run(
+        [str(python), "-c", where], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
     assert str(venv) in imported.stdout
     demo = subprocess.run(
         [str(venv / "bin" / "arm"), "demo", "--dir", "there"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
