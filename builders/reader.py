@@ -72,16 +72,33 @@ def check(folder: Path, progress: Callable[[str, int, int], None] = lambda *_: N
                 found += own
                 done += file["rows"]
                 progress("checking", done, total)
+        issues += _check_counts(f"$.identity.tables.{name}", table)
         if complete and digests.combine(found) != table["row_digest"]:
             issues.append(Issue("manifest.json", 0, f"$.identity.tables.{name}.row_digest", "is not the rows' digest"))
     return sorted(issues)
 
 
+def _check_counts(where: str, table: dict[str, Any]) -> Iterator[Issue]:
+    splits = table["splits"]
+    counted = {f"{where}.splits.{name}": sum(file["rows"] for file in split["files"]) for name, split in splits.items()}
+    said = {f"{where}.splits.{name}": split["rows"] for name, split in splits.items()}
+    counted[where], said[where] = sum(counted.values()), table["rows"]
+    for place, rows in counted.items():
+        if said[place] != rows:
+            yield Issue("manifest.json", 0, f"{place}.rows", f"is {said[place]}, its files have {rows}")
+
+
 def _check_files(folder: Path, manifest: dict[str, Any]) -> list[Issue]:
     issues = []
     listed = manifest["environment"]["files"]
+    splits = (split for table in manifest["identity"]["tables"].values() for split in table["splits"].values())
+    data = {file["path"] for split in splits for file in split["files"]}
+    issues += [Issue(name, 0, "$", "has no hash in the manifest") for name in sorted(data - set(listed))]
     for name, expected in listed.items():
         path = folder / name
+        if folder.resolve() not in path.resolve().parents:  # `..`, an absolute path, a link
+            issues.append(Issue(name, 0, "$", "does not lie in the build"))
+            continue
         if not path.is_file():
             issues.append(Issue(name, 0, "$", "is missing"))
             continue
@@ -92,7 +109,7 @@ def _check_files(folder: Path, manifest: dict[str, Any]) -> list[Issue]:
                 Issue(name, 0, "$", f"has sha256 {sha256[:12]}…, the manifest says {expected['sha256'][:12]}…")
             )
     for path in sorted((folder / "data").rglob("*")):
-        if path.is_file() and path.relative_to(folder).as_posix() not in listed:
+        if path.is_file() and path.relative_to(folder).as_posix() not in data:
             issues.append(Issue(path.relative_to(folder).as_posix(), 0, "$", "is not in the manifest"))
     return issues
 
@@ -102,13 +119,16 @@ def _check_rows(
 ) -> tuple[list[Issue], list[bytes]]:
     validator, codec = for_schema(schema_name), digests.for_schema(schema_name)
     issues, found = [], []
-    for number, row in enumerate(rows(folder / file["path"], schema_name)):
-        problems = validator.problems(row)
-        if split is not None and row.get("split") != split:
-            problems.append(("$.split", f"is {row.get('split')!r} in a file of {split}"))
-        issues += [Issue(file["path"], 0, f"row {number} {where}", message) for where, message in problems]
-        if not problems:
-            found.append(codec.digest(row))
+    try:
+        for number, row in enumerate(rows(folder / file["path"], schema_name)):
+            problems = validator.problems(row)
+            if split is not None and row.get("split") != split:
+                problems.append(("$.split", f"is {row.get('split')!r} in a file of {split}"))
+            issues += [Issue(file["path"], 0, f"row {number} {where}", message) for where, message in problems]
+            if not problems:
+                found.append(codec.digest(row))
+    except (OSError, ValueError, KeyError) as error:  # what pyarrow raises for damage, and a column that is not there
+        issues.append(Issue(file["path"], 0, "$", f"cannot be read: {error}"))
     if len(found) == file["rows"] and digests.combine(found) == file["row_digest"]:
         return issues, found
     if not issues:

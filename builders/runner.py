@@ -204,13 +204,19 @@ def _refuse_foreign(out: Path) -> None:
 
 def _refuse_changed(parts: Partition) -> None:
     for file in parts.files:
-        stat = file.path.stat()
-        if (stat.st_size, stat.st_mtime_ns) != file.stamp:
+        stat = file.path.stat() if file.path.exists() else None
+        if stat is None or (stat.st_size, stat.st_mtime_ns) != file.stamp:
             raise ArmError("the file changed while it was read; nothing was built", where=file.name)
 
 
 def _replace(made: Path, out: Path, work: Path) -> None:
     os.chmod(made, 0o755)  # noqa: S103, PTH101 - mkdtemp's 0700 is for the workspace, a build is for its readers
+    old = work / "old"
     if out.exists():
-        out.rename(work / "old")
-    made.rename(out)
+        out.rename(old)
+    try:
+        made.rename(out)
+    except BaseException:
+        if old.exists():
+            old.rename(out)
+        raise

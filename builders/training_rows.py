@@ -84,9 +84,6 @@ class TrainingRows:
             return error.reason
         if isinstance(row, str):
             return row
-        picked = row["completion"][-1]["content"][-1]["text"]
-        self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
-        self._count["shown_size", str(len(row["order"]))] += 1
         self._keep("selection_sft", row, state)
         return None
 
@@ -153,6 +150,10 @@ class TrainingRows:
         self._count[table, row["split"]] += 1
         if table == "bt_pairs":
             self._count["pairs", row["pair_type"]] += 1
+        else:
+            picked = row["completion"][-1]["content"][-1]["text"]
+            self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
+            self._count["shown_size", str(len(row["order"]))] += 1
         self._tables[table].add(row, group=group)
 
 

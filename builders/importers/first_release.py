@@ -23,6 +23,7 @@ from .types import Context, ImportedState, InvalidTurn
 
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>|\Z)", re.S)
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
+_DRAW = re.compile(r"0|[1-9][0-9]{0,8}")  # one way to write each: "00" would be a second draw 0
 _MARKUP = re.compile(r"<\|vision_start\|><\|image_pad\|><\|vision_end\|>|</?tool_response>")
 
 
@@ -74,7 +75,7 @@ def candidate_set(record: dict[str, Any], context: Context) -> dict[str, Any]:
     """One draw of candidates. Raises ArmError when its id is not ``<base_state_id>#d<k>``."""
     set_id, state_id = record["state_id"], record["base_state_id"]
     draw = set_id.removeprefix(f"{state_id}#d")
-    if draw == set_id or not (draw.isascii() and draw.isdigit()) or len(draw) > 9:
+    if draw == set_id or not _DRAW.fullmatch(draw):
         raise ArmError(f"the id {set_id!r} is not {state_id}#d<draw>", where="$.state_id")
     sampling = {"temperature": record.get("temperature")}
     return {

@@ -50,6 +50,10 @@ def _inside(reference: str, folder: Path) -> Path:
         message = f"the path {reference[:80]!r} is refused: it must stay below the folder of the records"
         raise PictureError(message, "path_refused")
     path = folder.joinpath(*parts)
-    if folder.resolve() not in path.resolve().parents:  # a symbolic link that leads out
+    try:
+        real = path.resolve()
+    except RuntimeError as error:
+        raise PictureError(f"the path {reference[:80]!r} is a link that leads nowhere", "image_missing") from error
+    if folder.resolve() not in real.parents:  # a symbolic link that leads out
         raise PictureError(f"the path {reference[:80]!r} leads out of the folder of the records", "path_refused")
     return path

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from typing import Any
 
+from ...schemas import jsonl
 from ...schemas.ids import canonical_json
 
 _REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.S)
@@ -44,8 +44,8 @@ def written_calls(content: str, tool_calls: list[dict[str, Any]] | None) -> str:
         arguments = function["arguments"]
         if isinstance(arguments, str):
             # Text that is no JSON stays the text it is: the dialect reports it as the turn's parse error.
-            with suppress(ValueError):
-                arguments = json.loads(arguments)
+            with suppress(jsonl.JsonError):
+                arguments = jsonl.loads(arguments.encode())
         body = canonical_json({"name": function["name"], "arguments": arguments})
         parts.append(f"<tool_call>\n{body}\n</tool_call>")
     return "\n".join(parts)
