@@ -13,7 +13,7 @@ from . import output
 @click.command(
     "build",
     short_help="Build the declared datasets.",
-    epilog="Example:  arm build registry.yaml --workers 2",
+    epilog=output.examples("arm build", "arm build registry.yaml --workers 2 --json"),
 )
 @output.registry_argument
 @click.option("--name", "names", multiple=True, help="Build only this dataset; may be given several times.")

@@ -34,7 +34,7 @@ print(f"  a decoded screenshot: {row['screenshot'].size[0]} x {row['screenshot']
 @click.command(
     "demo",
     short_help="Build the bundled example and load it with stock datasets.",
-    epilog="Example:  arm demo --dir /tmp/arm-demo",
+    epilog=output.examples("arm demo", "arm demo --dir try-it"),
 )
 @click.option(
     "--dir", "folder", default="arm-demo", type=click.Path(file_okay=False, path_type=Path), show_default=True,

@@ -12,7 +12,7 @@ from . import output
 @click.command(
     "init",
     short_help="Write a registry.yaml, from scratch or from a folder of trajectories.",
-    epilog="Example:  arm init my-registry --from runs/   # then: arm validate my-registry/registry.yaml",
+    epilog=output.examples("arm init my-registry", "arm init their-registry --from runs"),
 )
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path), metavar="[FOLDER]")
 @click.option(

@@ -19,6 +19,11 @@ workers_option = click.option(
 MAX_SHOWN = 50  # issues on a terminal; --json has them all
 
 
+def examples(*lines: str) -> str:
+    """The epilog of a verb's help. A test runs each of these lines."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def note(message: str) -> None:
     """Print a message for a person, on stderr."""
     click.echo(message, err=True)
@@ -83,4 +88,4 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         shown.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         shown.add_row(*(Text(cell) for cell in row))
-    Console().print(shown)
+    Console(width=None if sys.stdout.isatty() else 160).print(shown)

@@ -13,8 +13,11 @@ from . import output
 @click.command(
     "validate",
     short_help="Check a registry and its sources, a built directory, or a file of records.",
-    epilog="Example:  arm validate registry.yaml   |   arm validate build/NAME   |   "
-    "arm validate labels.jsonl --as first_release_label/1",
+    epilog=output.examples(
+        "arm validate registry.yaml",
+        "arm validate build/action-reward-models-data",
+        "arm validate data/labels.jsonl --as first_release_label/1",
+    ),
 )
 @click.argument("path", default="registry.yaml", type=click.Path(path_type=Path), metavar="[PATH]")
 @click.option("--as", "schema", metavar="SCHEMA", help="Schema of a JSONL file's records, such as episode/1.")

@@ -33,6 +33,15 @@ from .files import matching
 from .staleness import reasons
 
 _CONSTANTS = ("actor", "actor_revision", "sampling", "teacher")
+# Field of a source -> kinds it says something about; a field that nothing would read is refused.
+_ONLY = {
+    "dialect": ("episodes", "states", "candidate_sets"),
+    "space": ("episodes", "states", "candidate_sets"),
+    "actor": ("candidate_sets",),
+    "actor_revision": ("candidate_sets",),
+    "sampling": ("candidate_sets",),
+    "teacher": ("teacher_labels",),
+}
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,9 @@ class _Reader:
             close = nearest(data["dialect"], DIALECTS)
             hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(DIALECTS)}"
             self.issue(f"{where}.dialect", f"is no dialect: {data['dialect']!r}{hint}")
+        for name in sorted(set(data) & set(_ONLY)):
+            if data["kind"] not in _ONLY[name]:
+                self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(_ONLY[name])}")
         files = matching(data["path"], self.file.path.parent)
         if not files:
             self.issue(f"{where}.path", f"matches no file: {data['path']}")

@@ -62,6 +62,8 @@ def sniff(folder: Path) -> Folder:
         else:
             found.sources.append(source)
     _drop_unjoinable_labels(found)
+    order = list(dict.fromkeys(kind for kind, _ in IMPORTERS))
+    found.sources.sort(key=lambda source: (order.index(source.kind), source.path))
     if not found.of("episodes", "states"):
         skipped = "".join(f"\n  {path.name}: {why}" for path, why in found.skipped)
         known = ", ".join(f"{kind} as {fmt}" for kind, fmt in IMPORTERS)

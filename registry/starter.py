@@ -79,4 +79,4 @@ def _relative(path: Path, target: Path) -> str:
 
 def _scalar(text: str) -> str:
     plain = text.isascii() and text.replace("_", "").replace("/", "").replace(".", "").replace("-", "").isalnum()
-    return text if plain and not text.startswith(("-", ".")) else json.dumps(text, ensure_ascii=False)
+    return text if plain and not text.startswith("-") else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,201 @@
+"""The command line: help, examples, exit statuses, JSON, and messages that say what to do next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+import pytest
+from action_reward_models.cli import VERBS, arm
+
+ARM = Path(sys.executable).parent / "arm"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "COLUMNS": "120"}
+    return subprocess.run([str(ARM), *words], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def command(verb: str) -> click.Command:
+    found: click.Command = import_module(f"action_reward_models.cli.{verb}").command
+    return found
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    """A folder with registry.yaml and data, like a publisher's; `runs` holds raw files."""
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
+    shutil.copytree(EXAMPLE / "data", tmp_path / "runs")
+    return tmp_path
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """`arm --help` must answer at once: neither pyarrow nor datasets, nor anything else that takes a while."""
+    code = (
+        "import sys\n"
+        "from action_reward_models.cli import arm\n"
+        "try:\n    arm(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules}"
+        " & {'pyarrow', 'datasets', 'PIL', 'jsonschema_rs', 'orjson', 'yaml', 'jinja2', 'huggingface_hub', 'rich'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+    for verb in VERBS:
+        assert f"\n  {verb} " in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_static_helps_are_the_verbs_own(verb: str) -> None:
+    assert command(verb).short_help == VERBS[verb]
+    assert command(verb).name == verb
+    assert {"--json", "--help"} <= {o for p in [*command(verb).params, *_help(verb)] for o in p.opts}
+
+
+def _help(verb: str) -> list[click.Parameter]:
+    option = command(verb).get_help_option(click.Context(arm))
+    return [option] if option else []
+
+
+def test_every_verb_has_a_module() -> None:
+    modules = {p.stem for p in (Path(__file__).parents[2] / "cli").glob("*.py")} - {"__init__", "output"}
+    assert modules == set(VERBS)
+
+
+def examples(verb: str) -> list[str]:
+    lines = (command(verb).epilog or "").splitlines()
+    return [line.strip() for line in lines if line.strip().startswith("arm ")]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_of_help_run(verb: str, registry: Path) -> None:
+    """Every example of every verb's help, typed as it stands there."""
+    assert examples(verb)
+    if verb == "validate":
+        assert run("build", cwd=registry).returncode == 0
+    for line in examples(verb):
+        done = run(*shlex.split(line)[1:], cwd=registry)
+        assert done.returncode == 0, (line, done.stderr)
+
+
+def test_build_prints_json_on_stdout_and_words_on_stderr(registry: Path) -> None:
+    done = run("build", "--json", cwd=registry)
+    (result,) = orjson.loads(done.stdout)
+    assert result["built"] is True
+    assert result["reasons"] == ["there is no build yet"]
+    assert result["rows"]["bt_pairs"] == {"train": 167, "validation": 16}
+    assert result["excluded"]["selection_sft"] == {"null_in_source": 20, "single_distinct_action": 1}
+    again = run("build", cwd=registry)
+    assert again.stdout == ""
+    assert "is up to date" in again.stderr
+    (second,) = orjson.loads(run("build", "--json", cwd=registry).stdout)
+    assert second["built"] is False
+    assert second["identity_sha256"] == result["identity_sha256"]
+
+
+def test_validate_reports_every_problem_and_exits_1(registry: Path) -> None:
+    labels = registry / "data" / "labels.jsonl"
+    lines = labels.read_bytes().splitlines(keepends=True)
+    lines[4] = lines[4].replace(b'"selection"', b'"selectoin"')
+    lines[9] = lines[9][:40]
+    labels.write_bytes(b"".join(lines))
+    done = run("validate", "--json", cwd=registry)
+    assert done.returncode == 1
+    report = orjson.loads(done.stdout)
+    assert not report["ok"]
+    where = [(i["file"], i["line"], i["path"], i["message"]) for i in report["issues"]]
+    assert where == sorted(where)
+    assert [(line, path) for _, line, path, _ in where] == [(5, "$"), (5, "$.selectoin"), (10, "$")]
+    assert where[1][3] == "is not a known field; did you mean 'selection'?"
+    failed = run("build", cwd=registry)
+    assert failed.returncode == 1
+    assert "data/labels.jsonl:5 $.selectoin is not a known field; did you mean 'selection'?" in failed.stderr
+    assert "on_invalid: exclude" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert not (registry / "build" / "action-reward-models-data").exists()
+
+
+def test_declared_exclusion_keeps_the_good_rows(registry: Path) -> None:
+    labels = registry / "data" / "labels.jsonl"
+    lines = labels.read_bytes().splitlines(keepends=True)
+    lines[9] = lines[9][:40] + b"\n"
+    labels.write_bytes(b"".join(lines))
+    file = registry / "registry.yaml"
+    file.write_text(
+        file.read_text("utf-8").replace("teacher: scripted-solver", "teacher: s, on_invalid: exclude"), "utf-8"
+    )
+    done = run("build", "--json", cwd=registry)
+    (result,) = orjson.loads(done.stdout)
+    assert result["excluded"]["teacher_labels"] == {"invalid_record": 1}
+    assert sum(result["rows"]["teacher_labels"].values()) == 116
+    (note,) = result["notes"]
+    assert (note["file"], note["line"]) == ("data/labels.jsonl", 10)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("buidl", 2, "No such command 'buidl'. Did you mean 'build'?"),
+        ("build no-such.yaml", 2, "there is no such registry"),
+        ("build --name nope", 2, "there is no dataset 'nope'; there are action-reward-models-data"),
+        ("build --workers 0", 2, "0 is not in the range x>=1"),
+        ("build --out data", 1, "is not a build"),
+        ("validate data/labels.jsonl", 2, "--as one of"),
+        ("validate data/labels.jsonl --as lable/1", 2, "no schema 'lable/1'"),
+        ("validate registry.yaml --as episode/1", 2, "--as goes with a *.jsonl file"),
+        ("validate data", 2, "there is no such registry"),
+        ("validate nothing", 2, "there is no such file or folder"),
+        ("init .", 1, "is there already and is not overwritten"),
+        ("init new --from build-nothing", 2, "does not exist"),
+        ("init new --from empty", 1, "holds no trajectories in a known form"),
+    ],
+)
+def test_wrong_usage(words: str, status: int, said: str, registry: Path) -> None:
+    (registry / "empty").mkdir()
+    done = run(*shlex.split(words), cwd=registry)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not (registry / "new").exists()
+
+
+def test_init_from_a_folder_builds_unchanged(registry: Path) -> None:
+    """`arm init --from` on raw files, then `arm build` of what it wrote, without a touch."""
+    assert run("init", "mine", "--from", "runs", cwd=registry).returncode == 0
+    text = (registry / "mine" / "registry.yaml").read_text("utf-8")
+    assert "path: ../runs/episodes.jsonl, dialect: function, space: pixel" in text
+    done = run("build", "mine/registry.yaml", "--json", cwd=registry)
+    assert done.returncode == 0, done.stderr
+    (result,) = orjson.loads(done.stdout)
+    rows = {name: sum(part.values()) for name, part in result["rows"].items()}
+    assert (rows["states"], rows["candidate_sets"], rows["teacher_labels"]) == (153, 117, 117)
+    assert (rows["selection_sft"], rows["bt_pairs"], rows["exclusions"]) == (96, 183, 262)
+
+
+def test_build_several_datasets_of_one_registry(registry: Path) -> None:
+    file = registry / "registry.yaml"
+    text = file.read_text("utf-8")
+    second = text[text.index("  - name:") :].replace("action-reward-models-data", "second")
+    file.write_text(text + second, "utf-8")
+    done = run("build", "--json", cwd=registry)
+    results: list[dict[str, Any]] = orjson.loads(done.stdout)
+    assert [r["name"] for r in results] == ["action-reward-models-data", "second"]
+    assert (registry / "build" / "second" / "manifest.json").is_file()
+    assert run("build", "--out", "x", cwd=registry).returncode == 2
+    assert run("build", "--name", "second", "--out", "x", cwd=registry).returncode == 0
+
+
+def test_completion_is_available(registry: Path) -> None:
+    env = {**os.environ, "_ARM_COMPLETE": "bash_source"}
+    done = subprocess.run([str(ARM)], env=env, cwd=registry, capture_output=True, text=True, check=False)
+    assert "_arm_completion" in done.stdout
