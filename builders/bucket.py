@@ -18,7 +18,7 @@ from ..schemas.actions import Parsed, View
 from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
-from . import candidate_sets, states, teacher_labels
+from . import candidate_sets, collector, states, teacher_labels
 from .importers import ROWS, Context
 from .ledger import Ledger, Row
 from .spec import BuildSpec, SourceSpec
@@ -75,7 +75,8 @@ class _Record:
 
 def build_bucket(job: Job) -> BucketResult:
     """Build (or only check) one bucket. A plain function of its job: any executor may run it."""
-    return _Bucket(job).run()
+    with collector.paused():
+        return _Bucket(job).run()
 
 
 class _Bucket:

@@ -21,6 +21,7 @@ from ..schemas import jsonl
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.validate import for_schema
+from . import collector
 from .importers import IMPORTERS, ROWS, STATES, Context, ImportedState, InvalidTurn
 from .ledger import Ledger, Row
 from .spec import BuildSpec, SourceSpec
@@ -267,11 +268,12 @@ def partition(spec: BuildSpec, folder: Path, progress: Progress) -> Partition:
     """
     total = sum(path.stat().st_size for source in spec.sources for _, path in source.files)
     work = _Pass(spec, folder, progress, total)
-    work.read_states()
-    copied = (folder / "images.bin").stat().st_size + (folder / "states.jsonl").stat().st_size
-    joined = sum(p.stat().st_size for s in spec.sources if s.kind not in ("episodes", "states") for _, p in s.files)
-    buckets = spec.shards or bucket_count(copied + joined)
-    work.deal(buckets)
+    with collector.paused():
+        work.read_states()
+        copied = (folder / "images.bin").stat().st_size + (folder / "states.jsonl").stat().st_size
+        joined = sum(p.stat().st_size for s in spec.sources if s.kind not in ("episodes", "states") for _, p in s.files)
+        buckets = spec.shards or bucket_count(copied + joined)
+        work.deal(buckets)
     return Partition(folder, buckets, work.files, work.ledger, work.notes, work.issues)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_BYTES = 100_000_000  # expanded
+PARSE_BYTES = 4 << 20  # JSON handed to Arrow at once: it needs a multiple of it
 Row = dict[str, Any]
 
 
@@ -62,15 +63,19 @@ class TableBuffer:
         digest = hashlib.sha256(canonical).digest()
         if self._codec.provenance:
             canonical = canonical[:-1] + b"," + self._codec.provenance_json(row)[1:]
+        # The line end makes a copy of exact size: orjson leaves its bytes in a buffer of up to four times their length.
+        line = canonical + b"\n"
         key = row[self._id] if self._id else digest.hex()
-        pictures = tuple(p for column in self._picture_columns for p in _listed(row[column]))
-        self._rows.setdefault(split or row["split"], []).append((group, key, digest, canonical, pictures))
+        pictures: tuple[str, ...] = ()
+        for column in self._picture_columns:
+            pictures += tuple(_listed(row[column]))
+        self._rows.setdefault(split or row["split"], []).append((group, key, digest, line, pictures))
 
     def write(self, folder: Path, bucket: int, buckets: int, blobs: Mapping[str, bytes]) -> list[WrittenFile]:
         """Write ``data/<table>/<split>-<bucket>-of-<buckets>.parquet`` below ``folder``; no rows, no file."""
         written = []
         for split in sorted(self._rows):
-            rows = sorted(self._rows.pop(split), key=lambda r: r[:3])
+            rows = sorted(self._rows.pop(split))  # by group and id; rows that agree in both differ in provenance
             name = f"data/{self.table}/{split}-{bucket:05d}-of-{buckets:05d}.parquet"
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +94,7 @@ class TableBuffer:
         with pq.ParquetWriter(path, schema, **_options(schema)) as writer:
             for group, size in _row_groups(rows, blobs):
                 expanded += size
-                table = _arrow_table(self.table, self._images, [r[3] for r in group], blobs)
+                table = _arrow_table(self.table, self._images, group, blobs)
                 writer.write_table(table, row_group_size=len(group))
         return expanded
 
@@ -103,7 +108,7 @@ def _row_groups(rows: list[Any], blobs: Mapping[str, bytes]) -> Iterator[tuple[l
     group: list[Any] = []
     size = 0
     for row in rows:
-        grown = len(row[3]) + sum(len(blobs[p]) for p in row[4])
+        grown = len(row[3]) - 1 + (sum(len(blobs[p]) for p in row[4]) if row[4] else 0)
         if group and size + grown > ROW_GROUP_BYTES:
             yield group, size
             group, size = [], 0
@@ -113,28 +118,41 @@ def _row_groups(rows: list[Any], blobs: Mapping[str, bytes]) -> Iterator[tuple[l
         yield group, size
 
 
-def _arrow_table(table: str, images: Images, rows: list[bytes], blobs: Mapping[str, bytes]) -> pa.Table:
-    """Parse canonical rows into the table's Arrow schema; pictures come from ``blobs`` by their ``sha256:<hex>``."""
+def _arrow_table(table: str, images: Images, rows: list[Any], blobs: Mapping[str, bytes]) -> pa.Table:
+    """Parse the rows' lines into the table's Arrow schema; pictures come from ``blobs`` by their ``sha256:<hex>``."""
     import pyarrow as pa
     import pyarrow.json as pj
 
-    data = b"\n".join(rows)
-    read = pj.read_json(
-        pa.BufferReader(data),
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        parse_options=pj.ParseOptions(
-            explicit_schema=arrow.arrow_schema(TABLES[table], "reference"), unexpected_field_behavior="error"
-        ),
-    )
+    written = arrow.arrow_schema(TABLES[table], "reference")
+    parsing = pj.ParseOptions(explicit_schema=written, unexpected_field_behavior="error")
     schema = arrow.arrow_schema(TABLES[table], images)
     pictures = arrow.image_columns(TABLES[table]) if images == "embed" else {}
-    columns = []
-    for field in schema:
-        column = read.column(field.name).combine_chunks()
-        if field.name in pictures:
-            column = _embed_list(column, blobs) if pictures[field.name] else _embed(column, blobs)
-        columns.append(column)
-    return pa.Table.from_arrays(columns, schema=schema)
+    parts = []
+    for data in _joined(rows):
+        reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        read = pj.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
+        columns = []
+        for field in schema:
+            column = read.column(field.name).combine_chunks()
+            if field.name in pictures:
+                column = _embed_list(column, blobs) if pictures[field.name] else _embed(column, blobs)
+            columns.append(column)
+        parts.append(pa.Table.from_arrays(columns, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def _joined(rows: list[Any]) -> Iterator[bytes]:
+    """The rows' lines in pieces of about PARSE_BYTES."""
+    lines: list[bytes] = []
+    size = 0
+    for row in rows:
+        lines.append(row[3])
+        size += len(row[3])
+        if size >= PARSE_BYTES:
+            yield b"".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield b"".join(lines)
 
 
 def _embed(references: pa.StringArray, blobs: Mapping[str, bytes]) -> pa.StructArray:
