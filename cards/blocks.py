@@ -1,0 +1,114 @@
+"""A README whose head and marked block are ours, and whose other text and YAML keys are a person's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from ..schemas.errors import ArmError
+
+BEGIN = "<!-- action-reward-models:begin -->"
+END = "<!-- action-reward-models:end -->"
+# The front matter as huggingface_hub finds it.
+_HEAD = re.compile(r"\A\s*---[ \t]*(?:\r\n|\r|\n)([\S\s]*?)(?:\r\n|\r|\n)?^---[ \t]*(?:\r\n|\r|\n|\Z)", re.MULTILINE)
+
+
+def compose(head: str, block: str) -> str:
+    """A README of our YAML and our block alone."""
+    return f"---\n{head}---\n\n{BEGIN}\n{block}{END}\n"
+
+
+def merge(existing: str, head: str, block: str, keys: Collection[str]) -> str:
+    """``existing`` with our YAML keys and our block renewed and all else kept.
+
+    Our ``keys`` come first, then what a person added to the YAML, verbatim. Without markers the block goes below the
+    text. Raises ArmError for broken markers and for YAML that cannot be read.
+    """
+    existing = existing.removeprefix("\ufeff")
+    found = _HEAD.match(existing)
+    body = existing[found.end() :] if found else existing
+    foreign = _foreign(found.group(1), keys) if found else ""
+    before, after = _around(body)
+    return f"---\n{head}{foreign}---\n{before}{BEGIN}\n{block}{END}{after}"
+
+
+def read_head(existing: str) -> dict[str, Any]:
+    """The YAML at the head of a card; empty without one. Raises ArmError when it cannot be read."""
+    found = _HEAD.match(existing.removeprefix("\ufeff"))
+    return _load(found.group(1)) if found else {}
+
+
+def _around(body: str) -> tuple[str, str]:
+    begins, ends = body.count(BEGIN), body.count(END)
+    if not begins and not ends:
+        text = body.rstrip()
+        return (f"{text}\n\n" if text else "\n"), "\n"
+    if begins != 1 or ends != 1 or body.index(END) < body.index(BEGIN):
+        raise ArmError(
+            f"the card's markers are broken: {begins} × {BEGIN} and {ends} × {END}, where one of each, in this order, "
+            "is needed; nothing was changed",
+            where="README.md",
+            next_command="put the two markers, each on a line of its own, around the generated part, or delete both: "
+            "the generated part then goes below your text",
+        )
+    return body[: body.index(BEGIN)], body[body.index(END) + len(END) :]
+
+
+def _foreign(text: str, keys: Collection[str]) -> str:
+    """The YAML of the keys that are not in ``keys``, verbatim, with the comments before and between them."""
+    import yaml
+
+    text = "".join(f"{line}\n" for line in re.split(r"\r\n|\r|\n", text)).rstrip("\n") + "\n"
+    data = _load(text)
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is None:
+        return _comments(text)
+    if not isinstance(node, yaml.MappingNode) or node.flow_style:
+        raise _unreadable("one key a line is expected")
+    starts = [key.start_mark.index for key, _ in node.value] + [len(text)]
+    kept = _comments(text[: starts[0]])
+    for position, (key, _) in enumerate(node.value):
+        part = text[starts[position] : starts[position + 1]]
+        if key.value in keys:
+            trailing = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", part, re.MULTILINE)
+            part = _comments(trailing.group()) if trailing else ""
+        kept += part
+    _check(kept, {key: value for key, value in data.items() if key not in keys})
+    return kept
+
+
+def _load(text: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise _unreadable(str(error).splitlines()[0]) from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise _unreadable("keys with values are expected")
+    return data
+
+
+def _comments(text: str) -> str:
+    return "".join(f"{line}\n" for line in text.split("\n") if line.startswith("#"))
+
+
+def _check(kept: str, expected: dict[str, Any]) -> None:
+    """A person's keys must mean the same alone: an alias to something in our part would not."""
+    try:
+        same = _load(kept) == expected
+    except ArmError:
+        same = False
+    if not same:
+        raise _unreadable("keys that are not generated refer to ones that are")
+
+
+def _unreadable(why: str) -> ArmError:
+    return ArmError(
+        f"the YAML at the head of the card cannot be kept: {why}; nothing was changed",
+        where="README.md",
+        next_command="mend the part between the two `---` lines",
+    )

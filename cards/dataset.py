@@ -1,0 +1,111 @@
+"""The dataset card: README.md of a built dataset, rendered from its manifest and nothing else."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Any
+
+from ..schemas.errors import ArmError
+from . import blocks, facts, rows, text
+from .front_matter import KEYS, TAGS, dump, front_matter
+from .limits import limits
+from .words import FACTS
+
+TEMPLATE = "dataset.md.j2"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+_TABLE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def render(manifest: facts.Manifest) -> str:
+    """Return the text of README.md. The same manifest gives the same text, whatever the order of its keys.
+
+    Raises ArmError for a manifest of another version, or with a name that no repository or table can have.
+    """
+    _check(manifest)
+    return blocks.compose(dump(front_matter(manifest)), _block(manifest))
+
+
+def merge(existing: str, manifest: facts.Manifest) -> str:
+    """Return ``existing`` with the generated part renewed.
+
+    Text outside the two markers and YAML keys that are not ours stay as they are, and so do tags that a person added.
+    Raises ArmError when the markers are broken or the YAML at the head cannot be read; see `render` for the others.
+    """
+    _check(manifest)
+    ours = front_matter(manifest)
+    tags = blocks.read_head(existing).get("tags")
+    added = [tag for tag in tags if isinstance(tag, str) and tag not in TAGS] if isinstance(tags, list) else []
+    ours["tags"] += dict.fromkeys(added)
+    return blocks.merge(existing, dump(ours), _block(manifest), KEYS)
+
+
+def _block(manifest: facts.Manifest) -> str:
+    source = (resources.files(__package__) / TEMPLATE).read_text("utf-8")
+    rendered = text.environment({TEMPLATE: source}).get_template(TEMPLATE).render(_context(manifest))
+    return re.sub(r"\n{3,}", "\n\n", rendered).strip("\n") + "\n"
+
+
+def _context(manifest: facts.Manifest) -> dict[str, Any]:
+    identity = manifest["identity"]
+    files = rows.file_rows(manifest)
+    return {
+        "repo": text.Markdown(f"{identity['namespace']}/{identity['name']}"),  # checked: plain in code and in text
+        "revision": text.Markdown(f"v{identity['version']}"),
+        "description": identity.get("description", ""),
+        "license": identity["license"],
+        "other_licences": facts.other_licences(manifest),
+        "tables": facts.published(manifest),
+        "default": facts.default_table(manifest),
+        "totals": facts.totals(manifest),
+        "limits": limits(manifest),
+        "facts": {fact: facts.distinct(manifest, fact) for fact in FACTS},
+        "stages": {name: facts.stage(manifest, name) for name in facts.STAGES},
+        "labels": facts.statistic(manifest, "label_status"),
+        "sizes": rows.size_rows(manifest),
+        "contents": rows.content_rows(manifest),
+        "account": rows.stage_rows(manifest),
+        "reasons": rows.reason_rows(manifest),
+        "split": identity["parameters"]["split"],
+        "distinct": rows.distinct_rows(manifest),
+        "leakage": facts.statistic(manifest, "leakage"),
+        "statuses": rows.status_rows(manifest),
+        "label_rule": identity["parameters"].get("labels", {}),
+        "slots": facts.slots(manifest),
+        "selection": identity["parameters"].get("selection_sft"),
+        "pair_rule": identity["parameters"].get("bt_pairs"),
+        "set_sizes": rows.histogram(manifest, "set_size"),
+        "distinct_actions": rows.histogram(manifest, "distinct_actions"),
+        "temperatures": rows.histogram(manifest, "temperature"),
+        "pairs": rows.pair_rows(manifest),
+        "relations": rows.relation_rows(manifest),
+        "screenshots": facts.statistic(manifest, "screenshots"),
+        "conversions": rows.histogram(manifest, "screenshot_ops"),
+        "pictured": facts.pictured(manifest),
+        "prompts": rows.prompt_rows(manifest),
+        "sources": rows.source_rows(manifest),
+        "files": files[: rows.MAX_FILES],
+        "files_left": len(files[rows.MAX_FILES :]),
+        "digests": rows.digest_rows(manifest),
+        "identity_sha256": manifest["identity_sha256"],
+        "environment": manifest.get("environment", {}),
+        "packages": rows.packages(manifest),
+    }
+
+
+def _check(manifest: facts.Manifest) -> None:
+    if manifest.get("manifest") != 1:
+        raise ArmError(f"a card is made from a manifest of version 1, and this is {manifest.get('manifest')!r}")
+    identity = manifest["identity"]
+    names = [("namespace", _NAME), ("name", _NAME), ("version", _VERSION)]
+    wrong = [f"{key} {identity[key]!r}" for key, form in names if not form.fullmatch(identity[key])]
+    wrong += [f"table {name!r}" for name in identity["tables"] if not _TABLE.fullmatch(name)]
+    wrong += [
+        f"split {split!r} of {name}"
+        for name, table in identity["tables"].items()
+        for split in table["splits"]
+        if split not in facts.SPLITS
+    ]
+    if wrong:
+        raise ArmError(f"the manifest has names that no dataset can have: {', '.join(wrong)}", where="manifest.json")

@@ -1,0 +1,160 @@
+"""What a user of the data should know before using it, as far as the manifest shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+
+from .facts import Manifest, declared, distinct, other_licences, picked_first, pictured, published, stage, statistic
+from .rows import counted
+from .text import Markdown, code, listed, plural, share
+
+SKEWED = 1.25  # picks of the most picked position / what uniform would give it
+
+
+def limits(manifest: Manifest) -> list[Markdown]:
+    """One sentence or two each, the weightiest first."""
+    parts = (_labels, _position, _validation, _places, _leaks, _gaps, _pictures, _licences, _unchecked)
+    return [Markdown(line) for part in parts for line in part(manifest)]
+
+
+def _labels(manifest: Manifest) -> Iterator[str]:
+    counts = statistic(manifest, "label_status")
+    total = sum(counts.values())
+    if not total:
+        yield "**No labels.** Nothing here says which candidate is better."
+        return
+    teachers, unnamed = declared(manifest, "teacher_labels", "teacher")
+    if teachers and not unnamed:
+        who = listed([code(teacher) for teacher in teachers])
+        whose = "that teacher" if len(teachers) == 1 else "these teachers"
+        yield (
+            f"**Labels are opinions.** They are the choices of {who}, not outcomes of actions: "
+            f"a model trained on them learns what {whose} preferred, mistakes included."
+        )
+    else:
+        also = f" besides {listed([code(teacher) for teacher in teachers])}" if teachers else ""
+        yield (
+            f"**The teacher is not declared**{also}: the labels are choices of whoever `teacher_labels.teacher` names "
+            "(null where the source records nobody), not outcomes of actions."
+        )
+    unusable = {name: n for name, n in counts.items() if name != "ok"}
+    if lost := sum(unusable.values()):
+        names = counted(unusable, "label")
+        yield (
+            f"**{share(lost, total)} of the labels pick nothing**: {names}. "
+            "If those are the hard cases, the rows that remain are easier than the task."
+        )
+
+
+def _position(manifest: Manifest) -> Iterator[str]:
+    top, n, total, expected = picked_first(manifest)
+    if not n or n <= SKEWED * expected:
+        return
+    sampled = (
+        f"**Position.** In the sampled order the teacher picks candidate number {top} in {share(n, total)} of the "
+        f"usable labels, where uniform picking would give {share(expected, total)}."
+    )
+    selection = manifest["identity"]["parameters"].get("selection_sft")
+    if not selection or "selection_sft" not in published(manifest):
+        yield sampled
+    elif selection.get("shuffle"):
+        yield f"{sampled} `selection_sft` shows the candidates reordered, so that this habit cannot be learned from it."
+    else:
+        yield f"{sampled} `selection_sft` shows the sampled order: a model can learn the position instead."
+
+
+def _validation(manifest: Manifest) -> Iterator[str]:
+    tables = published(manifest)
+    if not any("validation" in table["splits"] for table in tables.values()):
+        yield "**There is no validation split.** Whoever tunes on this data has to hold out task groups first."
+        return
+    training = [name for name in ("selection_sft", "bt_pairs") if name in tables]
+    rows = {name: tables[name]["splits"].get("validation", {}).get("rows", 0) for name in training}
+    if empty := [code(name) for name, n in rows.items() if not n]:
+        yield f"**No validation rows** in {listed(empty)}, though other tables have some."
+    if sizes := {name: n for name, n in rows.items() if n}:
+        held = listed([Markdown(f"{plural(n, 'row')} of {code(name)}") for name, n in sizes.items()])
+        halves = listed([Markdown(f"± {196 * sqrt(0.25 / n):.1f}") for n in sizes.values()])
+        groups = plural(distinct(manifest, "task_group")["validation"], "task group")
+        yield (
+            f"**Validation** holds {held}, from {groups}. An accuracy near 50 % measured on it has a 95 % interval of "
+            f"{halves} points if rows were independent; rows of one task are not, which widens it."
+        )
+
+
+def _places(manifest: Manifest) -> Iterator[str]:
+    hosts = distinct(manifest, "host")
+    if hosts["all"] == 1:
+        yield "**One host.** All states come from one site; nothing here shows how a model does elsewhere."
+    elif hosts["validation"] and hosts["both"] == hosts["validation"]:
+        yield "**New tasks, not new sites.** Every host of the validation split also occurs in train."
+    pictures = distinct(manifest, "screenshot_sha256")
+    if pictures["both"]:
+        yield (
+            f"**Shared screenshots.** Train also has {pictures['both']:,} of the {pictures['validation']:,} distinct "
+            "screenshots in validation, under other tasks."
+        )
+
+
+def _leaks(manifest: Manifest) -> Iterator[str]:
+    leaking = {name: n for name, n in statistic(manifest, "leakage").items() if n}
+    if leaking:
+        yield (
+            f"**The splits leak.** Prompts that stand in both splits with the same pictures: "
+            f"{counted(leaking, 'prompt')}. Validation figures are too good."
+        )
+
+
+def _gaps(manifest: Manifest) -> Iterator[str]:
+    temperatures = statistic(manifest, "temperature")
+    missing = [] if declared(manifest, "candidate_sets", "actor")[0] else ["the policy that was sampled"]
+    silent = temperatures.get("not recorded", 0)
+    if all_silent := silent == sum(temperatures.values()):
+        missing.append("the sampling temperature")
+    if missing and temperatures:
+        yield (
+            f"**Not declared:** {listed([Markdown(m) for m in missing])}. How good and how varied the candidates of "
+            "another policy would be cannot be told from here."
+        )
+    if silent and not all_silent:
+        yield f"**Sampling temperature** is not recorded for {plural(silent, 'candidate set')}."
+    unparsed = sum(statistic(manifest, "unparsed_candidates").values())
+    if unparsed:
+        yield f"**{plural(unparsed, 'candidate')}** cannot be read as an action; `candidates.parse_error` says why."
+    quarantined = {
+        name: n
+        for name in manifest["identity"]["ledger"]
+        if (n := stage(manifest, name)["status"].get("quarantined", 0))
+    }
+    if quarantined:
+        units = counted(quarantined, "unit")
+        yield f"**Quarantined** until a person has looked at them, and not in the tables: {units}."
+
+
+def _pictures(manifest: Manifest) -> Iterator[str]:
+    counts = statistic(manifest, "screenshots")
+    seen, unseen = counts.get("with", 0), counts.get("without", 0)
+    if unseen and not seen:
+        yield "**Text only.** No state has a screenshot; `observation_text` stands for the page."
+    elif unseen:
+        yield f"**{plural(unseen, 'state')}** of {seen + unseen:,} have no screenshot."
+    if referenced := pictured(manifest)["reference"]:
+        names = listed([code(name) for name in referenced])
+        yield f"**Screenshots by reference.** Rows of {names} hold the sha256 of each screenshot, not its bytes."
+
+
+def _licences(manifest: Manifest) -> Iterator[str]:
+    if others := other_licences(manifest):
+        own = code(manifest["identity"]["license"])
+        yield (
+            f"**Licences differ.** The dataset is under {own}, and records of some sources are under "
+            f"{listed([code(licence) for licence in others])}; those terms apply to them."
+        )
+
+
+def _unchecked(manifest: Manifest) -> Iterator[str]:
+    missing = ["a person's review of labels, prompts and screenshots"]
+    if "secrets" not in manifest["identity"]["parameters"].get("gates", {}):
+        missing.append("a search for personal data or secrets in texts and screenshots")
+    yield f"**Not part of this build:** {'; '.join(missing)}."
