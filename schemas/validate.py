@@ -27,7 +27,7 @@ class RowValidator:
     def is_valid(self, row: Any) -> bool:
         try:
             return self._validator.is_valid(row)
-        except UnicodeEncodeError:  # a lone surrogate: a Python string that is not text
+        except UnicodeEncodeError:  # half of a surrogate pair where the characters matter: a string that is not text
             return False
 
     def problems(self, row: Any) -> list[tuple[str, str]]:
@@ -39,8 +39,13 @@ class RowValidator:
         except UnicodeEncodeError:
             return sorted(_surrogates(row, []))
         return collect(
-            (str(e.schema_path[-1]), _walk(self.schema, e.schema_path[:-1]), e.instance, list(e.instance_path))
-            for e in errors
+            (
+                str(e.schema_path[-1]),
+                _walk(self.schema, e.schema_path[:-1]),
+                _walk(row, e.instance_path),
+                e.instance_path,
+            )
+            for e in errors  # the error's own instance went through JSON, where NaN became null
         )
 
     def issues(self, rows: Iterable[tuple[str, int, Any]]) -> list[Issue]:
@@ -143,10 +148,10 @@ def _nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close!r}?" if close else ""
 
 
-def _walk(schema: Any, place: Iterable[str | int]) -> Any:
+def _walk(value: Any, place: Iterable[str | int]) -> Any:
     for step in place:
-        schema = schema[step]
-    return schema
+        value = value[step]
+    return value
 
 
 def _or(types: str | list[str]) -> str:

@@ -25,6 +25,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z", re.A)
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 64
 _ALIAS = "is an alias; write the value out, so that the file can be read from top to bottom"
+_ALIAS_TAG = "*"  # no file can spell this tag
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def read(path: Path, schema_name: str) -> YamlFile:
         line = text.count("\n", 0, error.position) + 1
         said = f"is not YAML: holds the forbidden character U+{ord(text[error.position]):04X}"
         raise _failed(path, [Issue(str(path), line, "$", said)]) from error
-    if node is None:
+    if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
         raise _failed(path, [Issue(str(path), 1, "$", "is empty")])
     reader = _Reader(str(path))
     data = reader.build(node, load(schema_name), [])
@@ -87,7 +88,8 @@ def _failed(path: Path, issues: list[Issue]) -> ArmError:
 
 
 class _Loader(yaml.BaseLoader):
-    """Composes nodes whose tag is empty unless the file spells one out, and no deeper than ``_MAX_DEPTH``."""
+    """Composes nodes whose tag is empty unless the file spells one out, no deeper than ``_MAX_DEPTH``; an alias stays
+    a node of its own, in its own line."""
 
     _depth = 0
 
@@ -95,6 +97,9 @@ class _Loader(yaml.BaseLoader):
         return ""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.get_event()  # type: ignore[no-untyped-call]
+            return yaml.ScalarNode(_ALIAS_TAG, event.anchor, event.start_mark, event.end_mark)
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             mark = parent.start_mark if parent else None
@@ -112,55 +117,50 @@ class _Reader:
         self.lines: dict[str, int] = {}
         self.issues: list[Issue] = []
         self.refused: set[str] = set()  # paths whose value was not read, so that nothing more is to be said of it
-        self._seen: set[int] = set()
 
     def build(self, node: yaml.Node, schema: Schema, path: list[str | int]) -> Any:
         where = json_path(path)
         self.lines.setdefault(where, node.start_mark.line + 1)
-        if id(node) in self._seen:
-            self.refused.add(where)
-            self._issue(node, where, _ALIAS)
-            return None
-        self._seen.add(id(node))
         if node.tag:
-            self.refused.add(where)
-            self._issue(node, where, f"has the tag {_tag(node)}; only plain values are read")
-            return None
+            return self._refuse(node, where, _ALIAS if node.tag == _ALIAS_TAG else _tagged(node))
         if isinstance(node, yaml.MappingNode):
             return dict(self._pairs(node, schema, path))
         if isinstance(node, yaml.SequenceNode):
             items = schema.get("items", {})
             return [self.build(item, items, [*path, i]) for i, item in enumerate(node.value)]
         assert isinstance(node, yaml.ScalarNode)
+        if any("\ud800" <= c <= "\udfff" for c in str(node.value)):  # "\\ud83d" spells one
+            return self._refuse(node, where, "holds half of a surrogate pair, which is not text")
         return _scalar(node, schema)
 
     def _pairs(self, node: yaml.MappingNode, schema: Schema, path: list[str | int]) -> Iterator[tuple[str, Any]]:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties")
         first: dict[str, int] = {}
         for key_node, value in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == _ALIAS_TAG:
                 self._issue(key_node, json_path(path), "has a key that is not a word")
                 continue
             key, line = str(key_node.value), key_node.start_mark.line + 1
             where = json_path([*path, key])
             if key_node.tag:
-                self._issue(key_node, where, f"has the tag {_tag(key_node)}; only plain values are read")
-            if id(key_node) in self._seen:
-                self._issue(key_node, where, _ALIAS)
-            self._seen.add(id(key_node))
+                self._issue(key_node, where, _tagged(key_node))
             if key in first:
                 self._issue(key_node, where, f"stands twice; first in line {first[key]}")
                 continue
             first[key] = self.lines[where] = line
             yield key, self.build(value, properties.get(key, others if isinstance(others, dict) else {}), [*path, key])
 
+    def _refuse(self, node: yaml.Node, where: str, message: str) -> None:
+        self.refused.add(where)
+        self._issue(node, where, message)
+
     def _issue(self, node: yaml.Node, where: str, message: str) -> None:
         self.issues.append(Issue(self.file, node.start_mark.line + 1, where, message))
 
 
-def _tag(node: yaml.Node) -> str:
-    """A tag as it is written in a file."""
-    return str(node.tag).replace("tag:yaml.org,2002:", "!!", 1)
+def _tagged(node: yaml.Node) -> str:
+    tag = str(node.tag).replace("tag:yaml.org,2002:", "!!", 1)
+    return f"has the tag {tag}; only plain values are read"
 
 
 def _scalar(node: yaml.ScalarNode, schema: Schema) -> Any:
