@@ -17,8 +17,10 @@ from .. import __version__
 from ..prompts.render import RENDERER_VERSION, Prompt
 from ..schemas.arrow import image_columns
 from ..schemas.digests import combine
+from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.store import TABLES
+from ..schemas.validate import for_schema
 from .bucket import BucketResult
 from .ledger import account
 from .partition import SourceFile
@@ -88,6 +90,9 @@ def write(folder: Path, identity: dict[str, Any], env: dict[str, Any]) -> dict[s
         "identity": identity,
         "environment": env,
     }
+    problems = for_schema("manifest/1").problems(manifest)
+    if problems:
+        raise ArmError(f"the manifest breaks its schema, which is a defect of the builder: {problems[:3]}")
     data = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
     (folder / "manifest.json").write_bytes(data + b"\n")
     return manifest

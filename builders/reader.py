@@ -20,7 +20,10 @@ _BATCH = 64  # rows; pictures make rows large
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
-    """The manifest of a built directory. Raises ArmError when there is none or it cannot be read."""
+    """The manifest of a built directory, checked against its schema.
+
+    Raises ArmError when there is none, or when it is not one: its paths then name nothing outside the directory.
+    """
     path = folder / "manifest.json"
     try:
         manifest = orjson.loads(path.read_bytes())
@@ -28,8 +31,11 @@ def manifest_of(folder: Path) -> dict[str, Any]:
         raise ArmError("is no finished build: it holds no manifest.json", where=str(folder)) from error
     except ValueError as error:
         raise ArmError(f"is not JSON: {error}", where=str(path)) from error
-    if not isinstance(manifest, dict) or manifest.get("manifest") != 1:
-        raise ArmError("is no manifest of version 1", where=str(path))
+    problems = for_schema("manifest/1").problems(manifest)
+    if problems:
+        issues = [Issue(str(path), 0, where, message) for where, message in problems]
+        raise ArmError("is no manifest of version 1", where=str(path), issues=issues)
+    assert isinstance(manifest, dict)
     return manifest
 
 

@@ -10,17 +10,18 @@ from typing import Any
 import orjson
 
 from ..builders.manifest import code_sha256
+from ..builders.reader import manifest_of
 from ..builders.spec import BuildSpec
 from ..builders.training_rows import load as load_prompt
+from ..schemas.errors import ArmError
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished build, or None; a folder without a readable one is no build."""
+    """The manifest of a finished build, or None; a folder without a valid one is no build."""
     try:
-        manifest = orjson.loads((folder / "manifest.json").read_bytes())
-    except (OSError, ValueError):
+        return manifest_of(folder)
+    except ArmError:
         return None
-    return manifest if isinstance(manifest, dict) and "identity" in manifest else None
 
 
 def reasons(spec: BuildSpec, folder: Path) -> list[str]:

@@ -1,0 +1,120 @@
+"""Write docs/cli.md and docs/tables.md from what they describe; a test fails when they are out of date.
+
+.venv/bin/python docs/generate.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+from action_reward_models.builders.ledger import REASONS, UNITS
+from action_reward_models.cli import VERBS, arm
+from action_reward_models.schemas.store import TABLES, load, names
+
+FOLDER = Path(__file__).parent
+_BEYOND = ("pointwise_score/1", "actor_sft/1", "reserve/1", "review/1", "eval_prediction/1", "eval_report/1")
+
+
+def cli() -> str:
+    """The command line reference: every verb's own help."""
+    context = click.Context(arm, info_name="arm", terminal_width=100, max_content_width=100)
+    parts = ["# The `arm` command\n", "Written by `docs/generate.py` from `--help`.\n", _block(arm.get_help(context))]
+    for verb in VERBS:
+        command: click.Command = import_module(f"action_reward_models.cli.{verb}").command
+        inner = click.Context(command, info_name=verb, parent=context, terminal_width=100, max_content_width=100)
+        parts += [f"\n## arm {verb}\n", _block(command.get_help(inner))]
+    parts.append(
+        "\n## Completion\n\n"
+        'Bash: `eval "$(_ARM_COMPLETE=bash_source arm)"`; zsh: `eval "$(_ARM_COMPLETE=zsh_source arm)"`; '
+        "fish: `_ARM_COMPLETE=fish_source arm | source`.\n"
+    )
+    return "\n".join(parts)
+
+
+def tables() -> str:
+    """The tables field by field, from their schemas, and the reasons of exclusions."""
+    parts = [
+        "# Tables\n",
+        "Written by `docs/generate.py` from the record schemas (`schemas/json/`), which every dataset carries too.",
+        "Indices that end in `_index` count from 0. Null means not observed. Fields marked † are provenance: they are",
+        "outside the row digest.\n",
+    ]
+    for table, schema in TABLES.items():
+        parts += [f"## {table} (`{schema}`)\n", load(schema)["description"] + "\n", *_fields(schema), ""]
+    parts += ["## Exclusion reasons\n", "| stage | a unit is | reasons |", "| --- | --- | --- |"]
+    parts += [f"| `{stage}` | {UNITS[stage]} | {', '.join(f'`{r}`' for r in REASONS[stage])} |" for stage in UNITS]
+    parts += ["", "## Record kinds without a builder yet\n"]
+    parts += [f"- `{name}`: {load(name)['description']}" for name in _BEYOND]
+    parts += ["", "## Source records\n"]
+    known = {*TABLES.values(), *_BEYOND, "registry/1"}
+    for name in names():
+        if name not in known:
+            parts += [f"### `{name}`\n", load(name)["description"] + "\n", *_fields(name), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _fields(schema: str) -> Iterator[str]:
+    yield "| field | type | meaning |"
+    yield "| --- | --- | --- |"
+    for name, node in load(schema)["properties"].items():
+        yield from _field(name, node)
+
+
+def _field(name: str, node: dict[str, Any]) -> Iterator[str]:
+    mark = " †" if node.get("x-arm-provenance") else ""
+    yield f"| `{name}`{mark} | {_type(node)} | {_cell(node)} |"
+    inner = node.get("items", node)
+    if inner.get("properties") and name not in ("prompt", "completion", "chosen", "rejected"):
+        for child, sub in inner["properties"].items():
+            yield from _field(f"{name}.{child}", sub)
+
+
+def _type(node: dict[str, Any]) -> str:
+    if node.get("x-arm-type") == "image":
+        return "image" + (" or null" if "null" in node["type"] else "")
+    types = node.get("type", "any")
+    named = [types] if isinstance(types, str) else types
+    text = " or ".join("list of " + _type(node["items"]) if t == "array" and "items" in node else t for t in named)
+    return text
+
+
+def _cell(node: dict[str, Any]) -> str:
+    text = node.get("description", "")
+    if "enum" in node:
+        text += " One of " + ", ".join(f"`{v}`" for v in node["enum"] if v is not None) + "."
+    return text.replace("|", "\\|").replace("<", "&lt;").strip()
+
+
+def _block(text: str) -> str:
+    return f"```text\n{text.rstrip()}\n```"
+
+
+def registry_keys() -> str:
+    """Every key of registry.yaml, from its schema."""
+    parts = [
+        "# Keys of registry.yaml\n",
+        "Written by `docs/generate.py` from `registry/1`. Keys without ° must be given.\n",
+        "| key | type | meaning |",
+        "| --- | --- | --- |",
+        *_keys("", load("registry/1")),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _keys(prefix: str, schema: dict[str, Any]) -> Iterator[str]:
+    for name, node in schema.get("properties", {}).items():
+        mark = "" if name in schema.get("required", ()) else " °"
+        yield f"| `{prefix}{name}`{mark} | {_type(node)} | {_cell(node)} |"
+        listed = "items" in node and "properties" in node["items"]
+        yield from _keys(f"{prefix}{name}{'[]' if listed else ''}.", node["items"] if listed else node)
+
+
+PAGES = {"cli.md": cli, "tables.md": tables, "registry-keys.md": registry_keys}
+
+if __name__ == "__main__":
+    for page, make in PAGES.items():
+        (FOLDER / page).write_text(make(), "utf-8")
