@@ -12,7 +12,7 @@ demo: .venv/.core
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -m "not slow"
 
-test-all: .venv/.dev
+test-all: .venv/.all
 	$(BIN)/python -m pytest -q
 
 lint: .venv/.dev
@@ -36,6 +36,10 @@ clean:
 
 .venv/.core: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.all: .venv/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,scale]"
 	touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import multiprocessing
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +59,9 @@ def build(
     """
     started = time.monotonic()
     prompts = _prompts(spec)
-    _refuse_foreign(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with _workspace(out) as work:
+        _refuse_foreign(out)
         made = work / "made"
         made.mkdir()
         parts, results, used = _run(spec, work, made, workers, executor, progress)
@@ -117,6 +120,10 @@ def _results(jobs: Sequence[Job], workers: int, executor: Executor | None) -> It
         futures = [pool.submit(build_bucket, job) for job in jobs]
         for future in as_completed(futures):
             yield future.result()
+    except BrokenProcessPool as error:
+        raise ArmError(
+            "a worker process ended without a word, as when memory runs out", next_command="arm build --workers 1"
+        ) from error
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
@@ -184,12 +191,35 @@ def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[s
 
 @contextmanager
 def _workspace(out: Path) -> Iterator[Path]:
-    """A temporary folder beside ``out``, on the same file system, gone afterwards whatever happens."""
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    """A temporary folder beside ``out``, on the same file system, gone afterwards.
+
+    What a killed build left behind is cleared first: its folder is named by host and process.
+    """
+    prefix = f".{out.name}-{socket.gethostname()}-"
+    for left in out.parent.glob(f"{glob.escape(prefix)}*"):
+        if _gone(left.name.removeprefix(prefix)):
+            if (left / "old").exists() and not out.exists():  # killed between the two renames
+                (left / "old").rename(out)
+            shutil.rmtree(left, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=out.parent))
     try:
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _gone(rest: str) -> bool:
+    """True for the name of a workspace, less its prefix, whose process has ended."""
+    pid = rest.partition("-")[0]
+    if not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
 
 
 def _refuse_foreign(out: Path) -> None:

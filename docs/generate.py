@@ -78,8 +78,7 @@ def _type(node: dict[str, Any]) -> str:
         return "image" + (" or null" if "null" in node["type"] else "")
     types = node.get("type", "any")
     named = [types] if isinstance(types, str) else types
-    text = " or ".join("list of " + _type(node["items"]) if t == "array" and "items" in node else t for t in named)
-    return text
+    return " or ".join("list of " + _type(node["items"]) if t == "array" and "items" in node else t for t in named)
 
 
 def _cell(node: dict[str, Any]) -> str:
