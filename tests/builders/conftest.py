@@ -31,6 +31,13 @@ from action_reward_models.schemas.store import TABLES
 Record = dict[str, Any]
 Line = Record | bytes  # bytes stand in the file as they are
 
+FILES = {
+    "episodes": "episodes.jsonl",
+    "states": "states.jsonl",
+    "candidate_sets": "candidates.jsonl",
+    "teacher_labels": "labels.jsonl",
+}
+
 
 @cache
 def png(number: int, size: int = 8) -> bytes:
@@ -115,6 +122,7 @@ class Toy:
 
     # -- records ------------------------------------------------------------------------------------------------
 
+    files = FILES  # kind of source -> its file
     png = staticmethod(png)
     data_url = staticmethod(data_url)
 
@@ -159,6 +167,11 @@ class Toy:
         self.label(set_id, pick)
         return set_id
 
+    def lines(self, kind: str) -> list[Line]:
+        """The records of one kind of source."""
+        kinds = {"episodes": self.episodes, "states": self.states, "candidate_sets": self.sets}
+        return kinds.get(kind, self.labels)
+
     # -- building -----------------------------------------------------------------------------------------------
 
     def write(self, name: str, lines: Sequence[Line]) -> Path:
@@ -171,13 +184,8 @@ class Toy:
     def sources(self) -> tuple[SourceSpec, ...]:
         """Write the records and declare the files; a kind without records is no source."""
         found: list[SourceSpec] = []
-        for kind, name, lines in (
-            ("episodes", "episodes.jsonl", self.episodes),
-            ("states", "states.jsonl", self.states),
-            ("candidate_sets", "candidates.jsonl", self.sets),
-            ("teacher_labels", "labels.jsonl", self.labels),
-        ):
-            if lines:
+        for kind, name in FILES.items():
+            if lines := self.lines(kind):
                 form = "openai_messages" if kind == "episodes" else "first_release"
                 spoken = (None, None) if kind == "teacher_labels" else (self.dialect, self.space)
                 made = SourceSpec(kind, form, ((name, self.write(name, lines)),), "mit", *spoken)  # type: ignore[arg-type]
