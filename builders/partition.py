@@ -82,6 +82,7 @@ class _Pass:
     files: list[SourceFile] = field(default_factory=list)
     states: dict[str, _State] = field(default_factory=dict)
     exclusions: list[Row] = field(default_factory=list)
+    size: int = 0  # bytes of distinct states and pictures, whatever their order in the files
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.exclusions.append)
@@ -153,13 +154,16 @@ class _Pass:
     ) -> None:  # fmt: skip
         row, state_id = state.row, state.row["state_id"]
         image_sha = sha256_hex(state.image) if state.image is not None else None
-        content = hashlib.sha256(canonical_json([row, image_sha]).encode()).digest()
+        canonical = canonical_json([row, image_sha]).encode()
+        content = hashlib.sha256(canonical).digest()
         place = f"{file.name}:{line.number}"
         if known := self.states.get(state_id):
             known.repeats.append((content, file.name, line.number, source.on_conflict))
             return
+        self.size += len(canonical)
         if image_sha and image_sha not in pictures:
             assert state.image is not None
+            self.size += len(state.image)
             pictures[image_sha] = (blobs.tell(), len(state.image))
             blobs.write(state.image)
         spilled = orjson.dumps(
@@ -270,9 +274,8 @@ def partition(spec: BuildSpec, folder: Path, progress: Progress) -> Partition:
     work = _Pass(spec, folder, progress, total)
     with collector.paused():
         work.read_states()
-        copied = (folder / "images.bin").stat().st_size + (folder / "states.jsonl").stat().st_size
         joined = sum(p.stat().st_size for s in spec.sources if s.kind not in ("episodes", "states") for _, p in s.files)
-        buckets = spec.shards or bucket_count(copied + joined)
+        buckets = spec.shards or bucket_count(work.size + joined)
         work.deal(buckets)
     return Partition(folder, buckets, work.files, work.ledger, work.notes, work.issues)
 
