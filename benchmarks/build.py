@@ -1,0 +1,227 @@
+"""A checked build of a whole release against the unchecked script, in CPU seconds and memory.
+
+    python benchmarks/build.py [--scale 1.0] [--rounds 3] [--workers 2] [--release DIR] [--baseline SCRIPT] [--json]
+
+Both run in fresh processes, alternating. CPU is user + system over all processes; memory is the peak of the summed
+PSS (RSS where the kernel has none) of a process and all below it, sampled. Without ``--release`` a release is
+generated. The build's account is compared with what the release holds, so that a fast build is also a right one.
+The build compared refers to screenshots, since the script stores them once; the one with embedded screenshots is
+shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+MAX_RATIO = 3.0  # of the script's CPU seconds
+MAX_PEAK_MB = 700
+SAMPLE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process with its children: CPU seconds, wall seconds, peak memory in MB, what it printed."""
+
+    cpu: float
+    wall: float
+    peak_mb: float
+    said: dict[str, Any]
+
+
+def run(*command: str) -> Run:
+    """Run a Python script to its end. Raises CalledProcessError when it fails."""
+    started, peak = time.monotonic(), 0
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen([sys.executable, *command], stdout=output)
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)  # its resources, with those of its children
+            if pid:
+                break
+            peak = max(peak, sum(map(memory_kb, family(process.pid))))
+            time.sleep(SAMPLE_SECONDS)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, text)
+    wall = time.monotonic() - started
+    return Run(usage.ru_utime + usage.ru_stime, wall, peak / 1024, json.loads(text.splitlines()[-1]))
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it."""
+    found = [pid]
+    for parent in found:  # grows while it is walked
+        try:
+            for thread in Path(f"/proc/{parent}/task").iterdir():
+                found += map(int, (thread / "children").read_text().split())
+        except OSError:  # gone meanwhile
+            continue
+    return found
+
+
+def memory_kb(pid: int) -> int:
+    """PSS: pages that several processes share count once in their sum."""
+    for name, field in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
+        try:
+            lines = Path(f"/proc/{pid}/{name}").read_text().splitlines()
+        except OSError:
+            continue
+        return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
+    return 0
+
+
+def build(release: Path, out: Path, images: str, workers: int) -> dict[str, Any]:
+    """Build the release as its registry.yaml would; return the account and the row digests."""
+    from action_reward_models.builders.runner import build as run_build
+    from action_reward_models.builders.spec import (
+        BASE_TABLES,
+        BuildSpec,
+        PairSpec,
+        PromptSpec,
+        SelectionSpec,
+        SourceSpec,
+        SplitSpec,
+    )  # fmt: skip
+
+    def source(kind: Any, name: str, on_conflict: Any = "error") -> SourceSpec:
+        files = ((name, release / name),)
+        return SourceSpec(kind, "first_release", files, "mit", "openwebrl", "norm1000", on_conflict=on_conflict)
+
+    spec = BuildSpec(
+        name="release",
+        namespace="benchmark",
+        version="1.0.0",
+        license="mit",
+        sources=(
+            source("states", "states_full.jsonl"),
+            source("candidate_sets", "candidates_merged.jsonl", "quarantine"),
+            source("teacher_labels", "labels_drawlevel.jsonl"),
+        ),
+        split=SplitSpec(validation=0.1, seed=42),
+        tables=(*BASE_TABLES, "selection_sft", "bt_pairs"),
+        images={"selection_sft": images, "bt_pairs": images},  # type: ignore[dict-item]
+        selection=SelectionSpec(PromptSpec("selection/1")),
+        pairs=PairSpec(PromptSpec("scalar/1")),
+    )
+    built = run_build(spec, out, card=lambda manifest: "", workers=workers)
+    identity = built.manifest["identity"]
+    return {
+        "ledger": identity["ledger"],
+        "label_status": identity["statistics"]["label_status"],
+        "rows": {name: table["rows"] for name, table in identity["tables"].items()},
+        "row_digests": {name: table["row_digest"] for name, table in identity["tables"].items()},
+    }
+
+
+def differences(release: Path, said: dict[str, Any]) -> list[str]:
+    """What the build's account says otherwise than a plain scan of the release."""
+    sets: dict[str, set[str]] = {}
+    records: Counter[str] = Counter()
+    for record in _records(release / "candidates_merged.jsonl"):
+        records[record["state_id"]] += 1
+        sets.setdefault(record["state_id"], set()).add(json.dumps(record, sort_keys=True))
+    conflicts = {set_id for set_id, contents in sets.items() if len(contents) > 1}
+    labels = list(_records(release / "labels_drawlevel.jsonl"))
+    orphans = [label for label in labels if label["state_id"] in conflicts]
+    states = sum(1 for _ in _records(release / "states_full.jsonl"))
+    planted = json.loads((release / "planted.json").read_text())
+    ledger = said["ledger"]
+    checks = {
+        "states": (ledger["states"]["out"], states, planted["states"]),
+        "candidate records": (ledger["candidate_sets"]["in"], records.total(), planted["candidate_records"]),
+        "candidate sets": (
+            ledger["candidate_sets"]["out"],
+            len(sets) - len(conflicts),
+            planted["distinct_set_ids"] - planted["conflicting_ids"],
+        ),
+        "quarantined records": (
+            ledger["candidate_sets"]["excluded"].get("conflicting_id", 0),
+            sum(records[set_id] for set_id in conflicts),
+            planted["candidate_records"] - planted["distinct_set_ids"] + planted["conflicting_ids"],
+        ),
+        "label records": (ledger["teacher_labels"]["in"], len(labels), planted["labels"]),
+        "labels without set": (ledger["teacher_labels"]["excluded"].get("no_candidate_set", 0), len(orphans)),
+        "null labels": (
+            said["label_status"].get("null_in_source", 0),
+            planted["null_labels"] - sum(label["selection"] is None for label in orphans),
+        ),
+    }
+    return [f"{name}: built {found}" for name, found in checks.items() if len(set(found)) > 1]
+
+
+def _records(path: Path) -> Any:
+    with path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def compare(release: Path, baseline: Path, rounds: int, workers: int, work: Path) -> list[dict[str, Any]]:
+    """Run both ``rounds`` times and return the lines of the report."""
+    naive, ours = [], []
+
+    def built(images: str) -> Run:
+        return run(__file__, "--child", str(release), str(work / f"ours-{images}"), images, str(workers))
+
+    for _ in range(rounds):
+        naive.append(run(str(baseline), str(release), str(work / "naive")))
+        ours.append(built("reference"))
+    embedded = built("embed")
+    naive_cpu, our_cpu = (statistics.median(r.cpu for r in runs) for runs in (naive, ours))
+    peak, naive_peak = max(r.peak_mb for r in ours), max(r.peak_mb for r in naive)
+    wrong = differences(release, ours[0].said)
+    if any(r.said["row_digests"] != ours[0].said["row_digests"] for r in ours):
+        wrong.append("row digests differ between two builds")
+    rows = sum(ours[0].said["rows"].values())
+    wall = statistics.median(r.wall for r in ours)
+    return [
+        {"name": "build: CPU of the script, s", "value": naive_cpu, "note": f"peak {naive_peak:.0f} MB"},
+        {"name": "build: CPU of ours, s", "value": our_cpu, "note": f"{rows:,} rows, {rows / wall:,.0f} rows/s"},
+        {"name": "build: ours / script, CPU", "value": our_cpu / naive_cpu, "at_most": MAX_RATIO},
+        {"name": f"build: peak memory, {workers} workers, MB", "value": peak, "at_most": MAX_PEAK_MB},
+        {"name": "build: counts that differ", "value": len(wrong), "at_most": 0, "note": "; ".join(wrong)},
+        {
+            "name": "build: embedded screenshots, CPU s",
+            "value": embedded.cpu,
+            "note": f"{embedded.cpu / naive_cpu:.1f} x script, peak {embedded.peak_mb:.0f} MB",
+        },
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--release", type=Path)
+    parser.add_argument("--baseline", type=Path, default=HERE / "naive_build.py")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="arm-bench-") as folder:
+        release = given.release or Path(folder) / "release"
+        if not given.release:
+            run(str(HERE / "make_release.py"), str(release), "--scale", str(given.scale))
+        lines = compare(release.resolve(), given.baseline.resolve(), given.rounds, given.workers, Path(folder))
+    if given.json:
+        print(json.dumps(lines))
+        return
+    for line in lines:
+        print(f"{line['name']:45} {line['value']:10.2f}  {line.get('note', '')}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(build(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], int(sys.argv[5]))))
+    else:
+        main()
