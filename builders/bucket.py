@@ -158,7 +158,8 @@ class _Bucket:
     def _bad_image(self, record: Row, error: ImageError) -> None:
         source = self.spec.sources[record["declared"]]
         state_id = record["row"]["state_id"]
-        issue = Issue(record["source"]["file"], record["line"], "$", f"screenshot of {state_id}: {error.message}")
+        message = f"screenshot of {state_id}: {error.message}"
+        issue = Issue(record["source"]["file"], record["line"], record["where"], message)
         if source.on_invalid == "error":
             self.result.issues.append(issue)
             return

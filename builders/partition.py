@@ -64,6 +64,7 @@ class _State:
     content: bytes
     key: str  # hex; decides the bucket
     place: str  # file:line
+    on_conflict: str
     spill: tuple[int, int]  # offset, length in states.jsonl
     repeats: list[tuple[bytes, str, int, str]] = field(default_factory=list)  # content, file, line, on_conflict
     quarantined: bool = False
@@ -172,12 +173,13 @@ class _Pass:
                 "image": pictures[image_sha] if image_sha else None,
                 "source": {"file": file.name, "record_sha256": sha256_hex(line.raw)},
                 "line": line.number,
+                "where": state.where,
                 "declared": file.source,
             }
         )
         text = row["observation_text"]
         key = image_sha or sha256_hex(f"text\n{text}" if text is not None else f"id\n{state_id}")
-        self.states[state_id] = _State(content, key, place, (rows.tell(), len(spilled)))
+        self.states[state_id] = _State(content, key, place, source.on_conflict, (rows.tell(), len(spilled)))
         rows.write(spilled + b"\n")
 
     def _resolve(self, state_id: str, state: _State) -> None:
@@ -188,7 +190,7 @@ class _Pass:
             for _, file, line, _ in state.repeats:
                 detail = f"{file}:{line} repeats {state.place}"
                 self.ledger.exclude("states", "states", state_id, "duplicate_record", detail)
-        elif all(r[3] == "quarantine" for r in differing):
+        elif all(c == "quarantine" for c in (state.on_conflict, *(r[3] for r in state.repeats))):
             state.quarantined = True
             self.ledger.units_in["states"] += 1 + len(state.repeats)
             for place in [state.place, *(f"{file}:{line}" for _, file, line, _ in state.repeats)]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..prompts.render import Prompt, StateView, rendered_sha256
@@ -15,15 +16,18 @@ def shown_order(set_id: str, parsed: Sequence[Parsed], spec: SelectionSpec) -> l
     """The candidates to show, as indices (0-based) in shown order.
 
     ``merge`` shows each distinct action once, as its first candidate, so that the target is unique. ``shuffle`` orders
-    by a hash of set and action: a teacher's slot habit cannot be learned, and a rebuild gives the same order.
+    by a hash of set and action, never by the sampled order: a teacher's slot habit cannot be learned, and a rebuild
+    gives the same order.
     """
-    first: dict[str, int] = {}
+    seen: Counter[str] = Counter()
+    occurrences = []  # (candidate, how many before it have its action)
     for index, p in enumerate(parsed):
-        first.setdefault(p.key if spec.duplicates == "merge" else str(index), index)
-    order = list(first.values())
+        if spec.duplicates == "keep" or not seen[p.key]:
+            occurrences.append((index, seen[p.key]))
+        seen[p.key] += 1
     if spec.shuffle:
-        order.sort(key=lambda index: hash_order("order", set_id, parsed[index].key, index))
-    return order
+        occurrences.sort(key=lambda o: hash_order("order", set_id, parsed[o[0]].key, o[1]))
+    return [index for index, _ in occurrences]
 
 
 def build(

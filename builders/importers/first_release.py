@@ -42,10 +42,10 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
             said.append(text)
             if history:
                 history[-1]["observation"] = "\n".join(filter(None, (history[-1]["observation"], text)))
+    place = f"$.images[{len(record['images']) - 1}]"
     try:
         image = read_picture(record["images"][-1], context.folder) if record["images"] else None
     except ArmError as error:
-        place = f"$.images[{len(record['images']) - 1}]"
         yield InvalidTurn(record["state_id"], getattr(error, "reason", "invalid_record"), place, error.message)
         return
     task = texts.requested_task(record["prompt_text"])
@@ -68,7 +68,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
         "episode_outcome": None,
         "source_record_json": canonical_json({"images": record["images"]}),
     }
-    yield ImportedState(row, image)
+    yield ImportedState(row, image, place)
 
 
 def candidate_set(record: dict[str, Any], context: Context) -> dict[str, Any]:

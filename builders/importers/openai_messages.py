@@ -67,7 +67,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
                     "elements": _elements(metadata, turn),
                     "demo_response": response or None,
                 }
-                yield ImportedState(row, pictures.newest)
+                yield ImportedState(row, pictures.newest, pictures.where)
             parsed = parse(context.dialect, response)
             history.append({"turn": turn, "thought": parsed.thought, "action": parsed.action, "observation": ""})
             since, turn = [], turn + 1
@@ -85,6 +85,7 @@ class _Pictures:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.newest: bytes | None = None
+        self.where = "$"  # JSON path of the newest
         self.problem: tuple[str, str, str] | None = None  # (reason, JSON path, message)
 
     def replace(self, message: dict[str, Any], where: str) -> dict[str, Any]:
@@ -96,12 +97,13 @@ class _Pictures:
             if not _is_picture(part):
                 parts.append(part)
                 continue
+            self.where = f"{where}.content[{number}].image_url.url"
             try:
                 self.newest, self.problem = read_picture(part["image_url"]["url"], self._context.folder), None
                 parts.append({**part, "image_url": {**part["image_url"], "url": f"sha256:{sha256_hex(self.newest)}"}})
             except ArmError as error:
                 reason = getattr(error, "reason", "invalid_record")
-                self.newest, self.problem = None, (reason, f"{where}.content[{number}].image_url.url", error.message)
+                self.newest, self.problem = None, (reason, self.where, error.message)
                 parts.append({**part, "image_url": {**part["image_url"], "url": "sha256:unreadable"}})
         return {**message, "content": parts}
 

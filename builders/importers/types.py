@@ -24,6 +24,7 @@ class ImportedState:
 
     row: dict[str, Any]
     image: bytes | None
+    where: str = "$"  # JSON path of the screenshot within the record
 
 
 @dataclass(frozen=True, slots=True)

@@ -390,6 +390,15 @@ def test_a_bad_picture_costs_its_turn_only(toy: Toy, bad: bytes | str, reason: s
     assert [(note.file, note.line) for note in build.notes] == [("episodes.jsonl", 1)]
 
 
+@pytest.mark.parametrize("bad", [_TORN, _SVG, "gone.png"])
+def test_a_bad_picture_is_named_by_its_place(toy: Toy, bad: bytes | str) -> None:
+    _three_turns(toy, bad)
+    with pytest.raises(ArmError) as caught:
+        toy.build()
+    (issue,) = caught.value.issues
+    assert (issue.file, issue.line, issue.path) == ("episodes.jsonl", 1, "$.messages[2].content[1].image_url.url")
+
+
 def test_a_turn_that_inherits_a_bad_picture_is_lost_with_it(toy: Toy) -> None:
     """What the agent saw is not there; an older screenshot would be a guess."""
     said = toy.message("assistant", "y")
