@@ -20,13 +20,14 @@ def build(
     ``shown`` renders the state's prompt when the first pair needs it: (view, prompt, its rendered digest).
     """
     picked = label["selected_index"]
+    chosen = None  # rendered once for all pairs of the label
     candidates = set_row["candidates"]
     for comparison in compare(label["label_id"], picked, parsed, view, spec):
         if comparison.reason:
             yield comparison, comparison.reason, None
             continue
         state_view, rendered, digest = shown()
-        chosen = prompt.scalar_reply(state_view, candidates[picked])
+        chosen = chosen or prompt.scalar_reply(state_view, candidates[picked])
         rejected = prompt.scalar_reply(state_view, candidates[comparison.rejected_index])
         if chosen == rejected:  # different actions that look the same as this prompt shows them
             yield comparison, "equal_as_shown", None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..schemas.actions import Parsed, View, pair_type, relation
 from ..schemas.ids import hash_order
 from .spec import PairSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The picked candidate against one other: kept as a pair, or excluded with a reason and status."""
 
     rejected_index: int  # 0-based
@@ -41,11 +40,8 @@ def compare(
         if reason is None and losers.setdefault(other.key, index) != index:
             reason = "duplicate_loser"
         found[index] = Comparison(index, name, pair_type(chosen, other), reason, status)
-    if spec.max_pairs_per_set:
+    if 0 < spec.max_pairs_per_set < len(losers):
         ranked = sorted(losers, key=lambda key: hash_order("pair", label_id, key))
         for key in ranked[spec.max_pairs_per_set :]:
-            kept = found[losers[key]]
-            found[losers[key]] = Comparison(
-                kept.rejected_index, kept.relation, kept.pair_type, "over_budget", "dropped"
-            )
+            found[losers[key]] = found[losers[key]]._replace(reason="over_budget", status="dropped")
     return list(found.values())

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -17,8 +16,7 @@ class JsonError(ValueError):
     """A line that is not one strict JSON value; the message says why and at which column (1-based, bytes)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of a JSONL file: its 1-based number and its bytes without the line end."""
 
     number: int

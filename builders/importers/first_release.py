@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -61,7 +62,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
         "history": history,
         "messages_json": None,
         "prompt_text": record["prompt_text"],
-        "tools_json": _tools(record["prompt_text"]),
+        "tools_json": _tools(block[1]) if (block := _TOOLS.search(record["prompt_text"])) else None,
         "observation_text": None if record["images"] else "\n".join(said[-1:]),
         "elements": [],
         "demo_response": record.get("demo_action"),
@@ -93,11 +94,10 @@ def teacher_label(record: dict[str, Any], context: Context) -> dict[str, Any]:
     return {"set_id": record["state_id"], "selection": record["selection"], "reasoning": record.get("reasoning") or ""}
 
 
-def _tools(prompt: str) -> str | None:
-    """The ``<tools>`` block as a JSON list; None when there is none or a line of it is not JSON."""
-    if not (block := _TOOLS.search(prompt)):
-        return None
+@lru_cache(maxsize=64)  # an agent's tools are the same in all its states
+def _tools(block: str) -> str | None:
+    """The text between the ``<tools>`` tags as a JSON list; None when a line of it is not JSON."""
     try:
-        return canonical_json([orjson.loads(line) for line in block[1].split("\n") if line.strip()])
+        return canonical_json([orjson.loads(line) for line in block.split("\n") if line.strip()])
     except ValueError:
         return None

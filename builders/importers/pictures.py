@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 
 from ...schemas.errors import ArmError
@@ -38,6 +39,11 @@ def read_picture(reference: str, folder: Path) -> bytes:
         raise PictureError(f"picture {reference!r}: {error.strerror}", "image_missing") from error
 
 
+@lru_cache(maxsize=8)  # asked for again with every picture
+def _resolved(folder: Path) -> Path:
+    return folder.resolve()
+
+
 def _inside(reference: str, folder: Path) -> Path:
     parts = reference.split("/")
     bad = (
@@ -54,6 +60,6 @@ def _inside(reference: str, folder: Path) -> Path:
         real = path.resolve()
     except RuntimeError as error:
         raise PictureError(f"the path {reference[:80]!r} is a link that leads nowhere", "image_missing") from error
-    if folder.resolve() not in real.parents:  # a symbolic link that leads out
+    if _resolved(folder) not in real.parents:  # a symbolic link that leads out
         raise PictureError(f"the path {reference[:80]!r} leads out of the folder of the records", "path_refused")
     return path
