@@ -18,8 +18,7 @@ test-all: .venv/.all
 lint: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy -p action_reward_models
-	$(BIN)/mypy tests
+	$(BIN)/mypy -p action_reward_models  # tests, docs and benchmarks lie within
 
 format: .venv/.dev
 	$(BIN)/ruff format .

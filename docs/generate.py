@@ -85,7 +85,7 @@ def _cell(node: dict[str, Any]) -> str:
     text = node.get("description", "")
     if "enum" in node:
         text += " One of " + ", ".join(f"`{v}`" for v in node["enum"] if v is not None) + "."
-    return text.replace("|", "\\|").replace("<", "&lt;").strip()
+    return str(text.replace("|", "\\|").replace("<", "&lt;").strip())
 
 
 def _block(text: str) -> str:

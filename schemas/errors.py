@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_DIGITS = re.compile(r"(\d+)")
 
-@dataclass(frozen=True, order=True)
+
+@dataclass(frozen=True)
 class Issue:
     """One thing wrong with one place of one file.
 
@@ -18,6 +21,15 @@ class Issue:
     line: int
     path: str
     message: str
+
+    def __lt__(self, other: Issue) -> bool:
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[str, int, list[str | int], str]:
+        # Digits as numbers, so that [2] comes before [10]; splitting puts them at the odd places.
+        path = [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(self.path))]
+        return self.file, self.line, path, self.message
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file

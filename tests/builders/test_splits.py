@@ -35,7 +35,8 @@ class Project:
     def build(self) -> dict[str, Any]:
         built, _ = Registry.load(self.folder / "registry.yaml").build(force=True, workers=1)
         assert built is not None
-        return built.manifest["identity"]
+        identity: dict[str, Any] = built.manifest["identity"]
+        return identity
 
     def read(self, table: str) -> list[dict[str, Any]]:
         folder = self.folder / "build" / "action-reward-models-data" / "data" / table
