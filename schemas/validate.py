@@ -41,15 +41,15 @@ class RowValidator:
         return collect(self._found(error, row) for error in errors)
 
     def _found(self, error: jsonschema_rs.ValidationError, row: Any) -> Found:
-        *place, keyword = error.schema_path
+        place, keyword = list(error.schema_path[:-1]), str(error.schema_path[-1])
         path = list(error.instance_path)
         if "propertyNames" in place:  # about the name of a field; the error only has the object that holds it
             node = _walk(self.schema, place)
             names = compile_schema({keyword: node[keyword]})
             name = next(n for n in _walk(row, path) if not names.is_valid(n))
-            return str(keyword), node, name, [*path, name]
+            return keyword, node, name, [*path, name]
         # the error's own instance went through JSON, where NaN became null
-        return str(keyword), _walk(self.schema, place), _walk(row, path), path
+        return keyword, _walk(self.schema, place), _walk(row, path), path
 
     def issues(self, rows: Iterable[tuple[str, int, Any]]) -> list[Issue]:
         """Return all issues of ``(file, line, row)`` triples, sorted by place."""
