@@ -104,9 +104,13 @@ def _run(
     jobs = [Job(spec, work, files, bucket, parts.buckets, out) for bucket in range(parts.buckets)]
     used = min(workers or os.cpu_count() or 1, parts.buckets)
     results: list[BucketResult] = []
-    for done, result in enumerate(_results(jobs, used, executor), 1):
-        results.append(result)
-        progress("building", done, parts.buckets)
+    try:
+        for done, result in enumerate(_results(jobs, used, executor), 1):
+            results.append(result)
+            progress("building", done, parts.buckets)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError):
+        _refuse_changed(parts)  # buckets find records by offset: in another file they read nonsense
+        raise
     return parts, results, used
 
 

@@ -212,6 +212,10 @@ class Toy:
                 o for o in ("split", "selection", "pairs", "labels", "gates") if hasattr(getattr(spec, o), name)
             ]
             spec = replace(spec, **{owner: replace(getattr(spec, owner), **{name: value})})
+        if "selection_sft" not in spec.tables:
+            spec = replace(spec, selection=None)
+        if "bt_pairs" not in spec.tables:
+            spec = replace(spec, pairs=None)
         return spec if "sources" in changes else replace(spec, sources=self.sources())
 
     def build(self, out: Path | None = None, executor: Executor | None = None, **changes: Any) -> Build:
