@@ -90,7 +90,7 @@ def _file(path: Path) -> Sniffed | str:
     fits = {key: sum(for_schema(i.schema).is_valid(r) for r in sample) for key, i in IMPORTERS.items()}
     (kind, fmt), valid = max(fits.items(), key=lambda item: item[1])
     if valid * 2 < len(sample) + broken:
-        return f"{records:,} records of no known form"
+        return f"{records:,} record{'s' if records > 1 else ''} of no known form"
     return Sniffed(path, kind, fmt, records, valid + (records - len(sample) - broken))
 
 

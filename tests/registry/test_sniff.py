@@ -1,0 +1,103 @@
+"""`arm init --from`: what a folder holds is told from its records, never from names; what it writes builds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+from action_reward_models.registry import Registry, sniff, starter
+from action_reward_models.schemas.errors import ArmError
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "examples" / "miniwob" / "data"
+
+
+def declared(source: Path, target: Path) -> Registry:
+    target.mkdir(exist_ok=True)
+    (target / "registry.yaml").write_text(starter.from_folder(sniff.sniff(source), target), "utf-8")
+    return Registry.load(target)
+
+
+def test_names_do_not_matter(tmp_path: Path) -> None:
+    runs = tmp_path / "runs" / "a b" / "deep"
+    runs.mkdir(parents=True)
+    for old, new in (("episodes", "labels"), ("candidates", "x'y"), ("labels", "episodes")):
+        (runs / f"{new}.jsonl").write_bytes((SAMPLE / f"{old}.jsonl").read_bytes())
+    found = sniff.sniff(tmp_path / "runs")
+    assert [(s.path.name, s.kind, s.records) for s in found.sources] == [
+        ("labels.jsonl", "episodes", 40),
+        ("x'y.jsonl", "candidate_sets", 117),
+        ("episodes.jsonl", "teacher_labels", 117),
+    ]
+    assert (found.dialect, found.dialect_share, found.space) == ("function", 1.0, "pixel")
+    assert found.tasks == 34
+    spec = declared(tmp_path / "runs", tmp_path / "registry").dataset()
+    assert [len(s.files) for s in spec.sources] == [1, 1, 1]
+
+
+def test_release_shaped_folder(tmp_path: Path) -> None:
+    """The first release's shape: the file of labels without the draw is skipped and named; the dialect is seen."""
+    generator = ROOT / "benchmarks" / "make_release.py"
+    runs = tmp_path / "runs"
+    subprocess.run([sys.executable, str(generator), str(runs), "--scale", "0.02"], check=True, capture_output=True)
+    lines = (runs / "labels_drawlevel.jsonl").read_bytes().splitlines()
+    base = [{**(r := orjson.loads(line)), "state_id": r["state_id"].rsplit("#", 1)[0]} for line in lines]
+    (runs / "labels.jsonl").write_bytes(b"\n".join(map(orjson.dumps, base)))
+    (runs / "notes.jsonl").write_text('{"hello": 1}\n', "utf-8")
+    (runs / "empty.jsonl").write_text("", "utf-8")
+    found = sniff.sniff(runs)
+    assert [(s.path.name, s.kind, s.format) for s in found.sources] == [
+        ("states_full.jsonl", "states", "first_release"),
+        ("candidates_merged.jsonl", "candidate_sets", "first_release"),
+        ("labels_drawlevel.jsonl", "teacher_labels", "first_release"),
+    ]
+    assert {path.name: why for path, why in found.skipped} == {
+        "labels.jsonl": f"only 0 of {len(base):,} labels name a candidate set; they lack the draw",
+        "notes.jsonl": "1 record of no known form",
+        "empty.jsonl": "holds no records",
+    }
+    assert (found.dialect, found.space) == ("openwebrl", "norm1000")
+    text = starter.from_folder(found, tmp_path)
+    assert "# skipped runs/labels.jsonl: only 0 of" in text
+
+
+def test_points_beyond_a_thousand_are_pixels(tmp_path: Path) -> None:
+    call = '<tool_call>\n{"name": "click", "arguments": {"point_2d": [1210, 40]}}\n</tool_call>'
+    episode = {
+        "episode_id": "e",
+        "messages": [{"role": "user", "content": "Task: x"}, {"role": "assistant", "content": call}],
+    }
+    (tmp_path / "e.jsonl").write_bytes(orjson.dumps(episode))
+    found = sniff.sniff(tmp_path)
+    assert (found.dialect, found.space) == ("openwebrl", "pixel")
+
+
+def test_states_alone_make_a_registry_that_builds(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "e.jsonl").write_bytes((SAMPLE / "episodes.jsonl").read_bytes())
+    registry = declared(runs, tmp_path / "registry")
+    assert registry.dataset().tables == ("states",)
+    built, _ = registry.build(workers=1)
+    assert built is not None
+    assert set(built.manifest["identity"]["tables"]) == {"states", "exclusions"}
+
+
+def test_nothing_known_says_what_was_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"hello": 1}\nnot json\n', "utf-8")
+    with pytest.raises(ArmError, match="holds no trajectories in a known form") as caught:
+        sniff.sniff(tmp_path)
+    assert "a.jsonl: 2 records of no known form" in str(caught.value)
+
+
+def test_a_registry_from_scratch_is_valid_once_its_files_are_there(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("episodes", "candidates", "labels"):
+        (tmp_path / "data" / f"{name}.jsonl").write_bytes((SAMPLE / f"{name}.jsonl").read_bytes())
+    (tmp_path / "registry.yaml").write_text(starter.from_scratch(), "utf-8")
+    issues, account = Registry.load(tmp_path).check(workers=1)
+    assert issues == []
+    assert account["bt_pairs"]["in"] == 388
