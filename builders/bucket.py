@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
@@ -53,8 +53,7 @@ class BucketResult:
     groups: dict[str, set[bytes]] = field(default_factory=dict)  # fact -> distinct hashed values, for the card's counts
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
+class _Record(NamedTuple):
     """A candidate set or label of this bucket, read again at its place."""
 
     imported: Row
@@ -178,14 +177,15 @@ class _Bucket:
     def _records(self, kind: str) -> Iterator[_Record]:
         index = array("q", self.stem.with_suffix(f".{kind}").read_bytes())
         with ExitStack() as stack:
-            maps: dict[int, Any] = {}
+            opened: dict[int, BinaryIO] = {}  # read, not mapped: mapped pages count as the worker's memory
             for place in range(0, len(index), 4):
                 number, line, offset, length = index[place : place + 4]
                 name, path, source = self.job.files[number]
                 declared = self.spec.sources[source]
-                if number not in maps:
-                    maps[number] = _mapped(path, stack)
-                raw = maps[number][offset : offset + length]
+                if number not in opened:
+                    opened[number] = stack.enter_context(path.open("rb"))
+                opened[number].seek(offset)
+                raw = opened[number].read(length)
                 # The partition has read these bytes strictly; here they only have to be read again.
                 record = orjson.loads(raw)
                 context = Context(declared.dialect or "", declared.space or "", declared.constants, path.parent)
@@ -194,6 +194,8 @@ class _Bucket:
 
     def _one(self, stage: str, row_id: str, records: list[_Record]) -> _Record | None:
         """The one record of an id: repeats are excluded; other contents are an error, or in quarantine all of them."""
+        if len(records) == 1:
+            return records[0]
         first = min(records, key=lambda r: (r.file, r.line))
         others = [r for r in records if r is not first]
         if all(r.content == first.content for r in others):

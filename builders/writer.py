@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_BYTES = 100_000_000  # expanded
-PARSE_BYTES = 4 << 20  # JSON handed to Arrow at once: it needs a multiple of it
+PARSE_BYTES = 2 << 20  # JSON handed to Arrow at once: it needs a multiple of it
 Row = dict[str, Any]
 
 
@@ -61,10 +61,11 @@ class TableBuffer:
             raise ArmError(f"a built row breaks its schema, which is a defect of the builder: {self.table} {problems}")
         canonical = self._codec.canonical(row)
         digest = hashlib.sha256(canonical).digest()
+        # The line is a copy of exact size: orjson leaves its bytes in a buffer of up to a dozen times their length.
         if self._codec.provenance:
-            canonical = canonical[:-1] + b"," + self._codec.provenance_json(row)[1:]
-        # The line end makes a copy of exact size: orjson leaves its bytes in a buffer of up to four times their length.
-        line = canonical + b"\n"
+            line = b"".join((canonical[:-1], b",", self._codec.provenance_json(row)[1:], b"\n"))
+        else:
+            line = canonical + b"\n"
         key = row[self._id] if self._id else digest.hex()
         pictures: tuple[str, ...] = ()
         for column in self._picture_columns:
@@ -73,17 +74,20 @@ class TableBuffer:
 
     def write(self, folder: Path, bucket: int, buckets: int, blobs: Mapping[str, bytes]) -> list[WrittenFile]:
         """Write ``data/<table>/<split>-<bucket>-of-<buckets>.parquet`` below ``folder``; no rows, no file."""
+        import pyarrow as pa
+
         written = []
         for split in sorted(self._rows):
             rows = sorted(self._rows.pop(split))  # by group and id; rows that agree in both differ in provenance
             name = f"data/{self.table}/{split}-{bucket:05d}-of-{buckets:05d}.parquet"
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            count, joined = len(rows), b"".join(sorted(r[2] for r in rows))
             expanded = self._write_file(path, rows, blobs)
+            pa.default_memory_pool().release_unused()  # or the next bucket's rows come on top of what Arrow keeps
             data = path.read_bytes()
-            joined = b"".join(sorted(r[2] for r in rows))
             sha = hashlib.sha256(data).hexdigest()
-            written.append(WrittenFile(self.table, split, name, len(rows), joined, expanded, len(data), sha))
+            written.append(WrittenFile(self.table, split, name, count, joined, expanded, len(data), sha))
         return written
 
     def _write_file(self, path: Path, rows: list[Any], blobs: Mapping[str, bytes]) -> int:
@@ -95,7 +99,7 @@ class TableBuffer:
             for group, size in _row_groups(rows, blobs):
                 expanded += size
                 table = _arrow_table(self.table, self._images, group, blobs)
-                writer.write_table(table, row_group_size=len(group))
+                writer.write_table(table, row_group_size=table.num_rows)
         return expanded
 
 
@@ -104,10 +108,12 @@ def _listed(value: Any) -> list[str]:
 
 
 def _row_groups(rows: list[Any], blobs: Mapping[str, bytes]) -> Iterator[tuple[list[Any], int]]:
-    """Cut rows into groups of at most ROW_GROUP_BYTES expanded bytes (at least one row each)."""
+    """Cut rows into groups of at most ROW_GROUP_BYTES expanded bytes (at least one row each); this empties ``rows``."""
     group: list[Any] = []
     size = 0
-    for row in rows:
+    rows.reverse()
+    while rows:
+        row = rows.pop()
         grown = len(row[3]) - 1 + (sum(len(blobs[p]) for p in row[4]) if row[4] else 0)
         if group and size + grown > ROW_GROUP_BYTES:
             yield group, size
@@ -142,12 +148,13 @@ def _arrow_table(table: str, images: Images, rows: list[Any], blobs: Mapping[str
 
 
 def _joined(rows: list[Any]) -> Iterator[bytes]:
-    """The rows' lines in pieces of about PARSE_BYTES."""
+    """The rows' lines in pieces of about PARSE_BYTES; this empties ``rows``, or they would stay beside the columns."""
     lines: list[bytes] = []
     size = 0
-    for row in rows:
-        lines.append(row[3])
-        size += len(row[3])
+    rows.reverse()
+    while rows:
+        lines.append(rows.pop()[3])
+        size += len(lines[-1])
         if size >= PARSE_BYTES:
             yield b"".join(lines)
             lines, size = [], 0

@@ -67,7 +67,7 @@ def _normaliser(schema: Schema) -> Normaliser | None:
     if "array" in kinds and (item := _normaliser(schema.get("items", {}))):
         return lambda values: [item(v) for v in values]
     if "number" in kinds:
-        return lambda v: v if type(v) is float and v else float(v) + 0.0  # + 0.0 turns -0.0 into 0.0
+        return lambda v: v if v is None else float(v) + 0.0  # + 0.0 turns -0.0 into 0.0
     if "integer" in kinds:
         return lambda v: int(v) if type(v) is float else v  # JSON Schema takes 2.0 for an integer
     return None
@@ -79,22 +79,21 @@ def _object(schema: Schema) -> Normaliser | None:
     optional = [name for name in properties if name not in schema.get("required", ())]
     if not inner and not optional:
         return None
+    nulls = dict.fromkeys(optional)
     # Integers rarely need anything, and this is the hottest loop of a build: look at them without a call each.
     integers = [name for name in inner if _kinds(properties[name]) <= {"integer", "null"}]
     others = [(name, fn) for name, fn in inner.items() if name not in integers]
 
     def normalise(value: Any) -> Any:
-        changes: dict[str, Any] = {}
-        for name in optional:
-            if name not in value:
-                changes[name] = None
+        full = {**nulls, **value} if nulls else value
+        changes = {}
         for name in integers:
-            if type(value.get(name)) is float:
-                changes[name] = int(value[name])
+            if type(full[name]) is float:
+                changes[name] = int(full[name])
         for name, fn in others:
-            if (old := value.get(name)) is not None and (new := fn(old)) is not old:
+            if (old := full[name]) is not None and (new := fn(old)) is not old:
                 changes[name] = new
-        return {**value, **changes} if changes else value
+        return {**full, **changes} if changes else full
 
     return normalise
 

@@ -67,7 +67,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
         "elements": [],
         "demo_response": record.get("demo_action"),
         "episode_outcome": None,
-        "source_record_json": canonical_json({"images": record["images"]}),
+        "source_record_json": _images(*record["images"]),
     }
     yield ImportedState(row, image, place)
 
@@ -85,13 +85,18 @@ def candidate_set(record: dict[str, Any], context: Context) -> dict[str, Any]:
         "draw": int(draw),
         "sampling": {k: v for k, v in sampling.items() if v is not None},
         "responses": record["candidates"],
-        "source_record_json": canonical_json({"images": record["images"]}) if record.get("images") else None,
+        "source_record_json": _images(*record["images"]) if record.get("images") else None,
     }
 
 
 def teacher_label(record: dict[str, Any], context: Context) -> dict[str, Any]:
     """One draw-level label: the set it judges, the pick (0-based) or None, and the reasoning."""
     return {"set_id": record["state_id"], "selection": record["selection"], "reasoning": record.get("reasoning") or ""}
+
+
+@lru_cache(maxsize=4096)  # of some thousand states, each with many draws
+def _images(*paths: str) -> str:
+    return canonical_json({"images": paths})
 
 
 @lru_cache(maxsize=64)  # an agent's tools are the same in all its states
