@@ -50,7 +50,11 @@ def test_task_is_the_intent(toy: Toy) -> None:
 
 
 def test_task_is_the_last_user_request(toy: Toy) -> None:
-    texts = ("<user_request>old</user_request> <user_request>\nnew\n</user_request>", "URL: https://a.test/")
+    texts = (
+        "<user_request>older</user_request>",
+        "<user_request>old</user_request><user_request>\nnew\n</user_request>",
+        "URL: https://a.test/",
+    )
     assert _turn(toy, *texts, metadata={"intent": None})["task"] == "new"
 
 
@@ -431,7 +435,7 @@ def test_a_half_png_with_right_checksums_is_seen(toy: Toy) -> None:
         ("../x.png", "is refused"), ("a/../../x.png", "is refused"), ("a//x.png", "is refused"),
         ("a\\x.png", "is refused"), ("C:x.png", "is refused"), ("x\0.png", "is refused"), ("x\n.png", "is refused"),
         ("x\x7f.png", "is refused"), ("NUL", "is refused"), ("a/com1.png", "is refused"), ("link.png", "leads out"),
-        ("up/x.png", "leads out"), ("loop.png", "leads nowhere"), ("folder", "Is a directory"),
+        ("up/x.png", "leads out"), ("loop.png", "link"), ("folder", "Is a directory"),
         ("gone.png", "No such file"),
     ],
 )  # fmt: skip
