@@ -145,6 +145,8 @@ def _prompts(spec: BuildSpec) -> list[Prompt]:
         ("selection_sft", "selection", spec.selection and spec.selection.prompt),
         ("bt_pairs", "scalar", spec.pairs and spec.pairs.prompt),
     ):
+        if bool(declared) != (table in spec.tables):
+            raise UsageError(f"{table} is {'declared but not published' if declared else 'published but not declared'}")
         if not declared:
             continue
         prompt = load(declared)

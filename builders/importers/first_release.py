@@ -1,8 +1,8 @@
 """The shapes of the first public release: states with a rendered prompt, candidate draws, draw-level labels.
 
 Of a state only the rendered chat template is there. It is split at the template's own markers: earlier assistant turns
-give the history, tool and user turns the observations, the last ``<user_request>`` the task, the newest announced
-address the url. What a pattern does not find is null. The rendered prompt is kept whole in `prompt_text`.
+give the history, tool and user turns the observations, the last ``<user_request>`` of the user's own text the task,
+the newest announced address the url. What a pattern does not find is null. `prompt_text` keeps the prompt whole.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-import orjson
-
+from ...schemas import jsonl
 from ...schemas.actions import parse
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json, task_group
@@ -25,6 +24,7 @@ from .types import Context, ImportedState, InvalidTurn
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>|\Z)", re.S)
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
 _DRAW = re.compile(r"0|[1-9][0-9]{0,8}")  # one way to write each: "00" would be a second draw 0
+_TOOL_RESPONSE = re.compile(r"<tool_response>.*?(?:</tool_response>|\Z)", re.S)
 _MARKUP = re.compile(r"<\|vision_start\|><\|image_pad\|><\|vision_end\|>|</?tool_response>")
 
 
@@ -49,7 +49,9 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
     except ArmError as error:
         yield InvalidTurn(record["state_id"], getattr(error, "reason", "invalid_record"), place, error.message)
         return
-    task = texts.requested_task(record["prompt_text"])
+    # What a tool returned is page text: a page must not be able to set the task.
+    asked = [_TOOL_RESPONSE.sub("", body) for role, body in turns if role == "user"]
+    task = texts.requested_task("\n".join(asked))
     url = texts.newest_url(said)
     row = {
         "state_id": record["state_id"],
@@ -103,6 +105,6 @@ def _images(*paths: str) -> str:
 def _tools(block: str) -> str | None:
     """The text between the ``<tools>`` tags as a JSON list; None when a line of it is not JSON."""
     try:
-        return canonical_json([orjson.loads(line) for line in block.split("\n") if line.strip()])
+        return canonical_json([jsonl.loads(line.encode()) for line in block.split("\n") if line.strip()])
     except ValueError:
         return None

@@ -21,6 +21,7 @@ from .pictures import read_picture
 from .types import Context, ImportedState, InvalidTurn
 
 _READ_KEYS = {"episode_id", "messages", "tools", "metadata"}
+_ELEMENT_KEYS = {"tag", "text", "box"}
 
 
 def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState | InvalidTurn]:
@@ -38,8 +39,9 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
         "prompt_text": None,
         "tools_json": canonical_json(record["tools"]) if record.get("tools") else None,
         "episode_outcome": _outcome(metadata),
-        "source_record_json": _leftover(record, metadata),
     }
+    last = max((n for n, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
+    after = _after(messages, last, context)
     history: list[dict[str, Any]] = []
     seen: list[dict[str, Any]] = []  # messages before the turn, pictures replaced by their hash
     said: list[str] = []  # user and tool texts before the turn
@@ -66,6 +68,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
                     "observation_text": "\n".join(since) if text_only else None,
                     "elements": _elements(metadata, turn),
                     "demo_response": response or None,
+                    "source_record_json": _leftover(record, metadata, turn, after if number == last else []),
                 }
                 yield ImportedState(row, pictures.newest, pictures.where)
             parsed = parse(context.dialect, response)
@@ -156,16 +159,30 @@ def _outcome(metadata: dict[str, Any]) -> float | None:
 
 
 def _elements(metadata: dict[str, Any], turn: int) -> list[dict[str, Any]]:
-    per_turn = metadata.get("elements") or []
-    recorded = per_turn[turn] if turn < len(per_turn) else []
     return [
         {"index": i, "tag": e["tag"], "text": e["text"], "box": [float(v) for v in e["box"]]}
-        for i, e in enumerate(recorded)
+        for i, e in enumerate(_recorded(metadata, turn))
     ]
 
 
-def _leftover(record: dict[str, Any], metadata: dict[str, Any]) -> str | None:
+def _recorded(metadata: dict[str, Any], turn: int) -> list[dict[str, Any]]:
+    per_turn = metadata.get("elements") or []
+    return per_turn[turn] if turn < len(per_turn) else []
+
+
+def _after(messages: list[dict[str, Any]], last: int, context: Context) -> list[dict[str, Any]]:
+    """The messages after the last assistant turn, which no state shows, pictures replaced by their hash."""
+    pictures = _Pictures(context)
+    return [pictures.replace(message, "$") for message in messages[last + 1 :]]
+
+
+def _leftover(record: dict[str, Any], metadata: dict[str, Any], turn: int, after: list[dict[str, Any]]) -> str | None:
+    """What no field of the row holds: other keys, metadata, what follows the last turn, other facts of elements."""
     rest = {k: v for k, v in record.items() if k not in _READ_KEYS}
     if kept := {k: v for k, v in metadata.items() if k != "elements"}:
         rest["metadata"] = kept
+    if after:
+        rest["messages_after"] = after
+    if any(set(element) - _ELEMENT_KEYS for element in _recorded(metadata, turn)):
+        rest["elements"] = _recorded(metadata, turn)
     return canonical_json(rest) if rest else None

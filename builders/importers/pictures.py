@@ -49,7 +49,7 @@ def _inside(reference: str, folder: Path) -> Path:
     bad = (
         "\\" in reference
         or any(ord(c) < 32 or ord(c) == 127 for c in reference)
-        or any(part in ("", "..") or part.split(".")[0].upper() in _DEVICES for part in parts)
+        or any(part in ("", "..") or part.split(".")[0].strip().upper() in _DEVICES for part in parts)
         or PureWindowsPath(reference).drive
     )
     if bad:

@@ -364,3 +364,15 @@ def test_the_source_names_file_and_record(toy: Toy) -> None:
     row = _turn(toy, "x")
     record = json.dumps(toy.episodes[0]).encode()
     assert row["source"] == {"file": "episodes.jsonl", "record_sha256": hashlib.sha256(record).hexdigest()}
+
+
+def test_what_no_state_shows_is_kept(toy: Toy) -> None:
+    """Messages after the last turn and further facts of elements: an export must be able to give them back."""
+    element = {"tag": "a", "text": "x", "box": [0, 0, 1, 1]}
+    turns = [toy.message("user", "Task: go"), toy.message("assistant", toy.response("click(1, 1)"))]
+    more = [toy.message("user", "then"), toy.message("assistant", toy.response("click(2, 2)"))]
+    after = toy.message("user", "and the end")
+    toy.episode("e", *turns, *more, after, metadata={"elements": [[{**element, "href": "/x"}], [element]]})
+    first, second = _states(toy)
+    assert json.loads(first["source_record_json"]) == {"elements": [{**element, "href": "/x"}]}
+    assert json.loads(second["source_record_json"]) == {"messages_after": [after]}
