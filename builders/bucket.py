@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -177,13 +178,13 @@ class _Bucket:
     def _records(self, kind: str) -> Iterator[_Record]:
         index = array("q", self.stem.with_suffix(f".{kind}").read_bytes())
         with ExitStack() as stack:
-            opened: dict[int, BinaryIO] = {}  # read, not mapped: mapped pages count as the worker's memory
+            opened: dict[int, FileIO] = {}  # read, not mapped: mapped pages count as the worker's memory
             for place in range(0, len(index), 4):
                 number, line, offset, length = index[place : place + 4]
                 name, path, source = self.job.files[number]
                 declared = self.spec.sources[source]
                 if number not in opened:
-                    opened[number] = stack.enter_context(path.open("rb"))
+                    opened[number] = stack.enter_context(path.open("rb", buffering=0))
                 opened[number].seek(offset)
                 raw = opened[number].read(length)
                 # The partition has read these bytes strictly; here they only have to be read again.
