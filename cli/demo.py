@@ -72,11 +72,15 @@ def command(folder: Path, as_json: bool) -> None:
         output.data({"folder": str(built), "loaded": loaded.stdout.splitlines()})
         return
     click.echo(loaded.stdout.rstrip())
-    output.note(
-        f"""
+    arm = _arm()
+    output.note(f"""
 next:
-  less {built}/README.md                 the dataset card
-  arm validate {built}    read every row back and check it
-  $EDITOR {folder}/registry.yaml; arm build {folder}/registry.yaml
-  arm init my-registry --from DIR        the same for trajectories of your own"""
-    )
+  less {built}/README.md   # the dataset card
+  {arm} validate {built}   # reads every row back
+  $EDITOR {folder}/registry.yaml; {arm} build {folder}/registry.yaml
+  {arm} init my-registry --from DIR   # the same for trajectories of your own""")
+
+
+def _arm() -> str:
+    """How this person can type the command: it may not be on the path when make called it."""
+    return "arm" if shutil.which("arm") else os.path.relpath(Path(sys.executable).parent / "arm")
