@@ -24,7 +24,7 @@ from .importers import ROWS, Context
 from .ledger import Ledger, Row
 from .spec import BuildSpec, SourceSpec
 from .training_rows import TrainingRows
-from .writer import TableBuffer, WrittenFile
+from .writer import TableWriter, Target, WrittenFile
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,12 @@ class _Bucket:
     def __init__(self, job: Job) -> None:
         self.job, self.spec = job, job.spec
         self.result = BucketResult()
-        images = job.spec.images
-        self.tables = {t: TableBuffer(t, images.get(t, "embed")) for t in (*job.spec.tables, "exclusions")}
+        self.blobs: dict[str, bytes] = {}
+        target = Target(job.out, job.bucket, job.buckets, self.blobs) if job.out else None
+        published = (*job.spec.tables, "exclusions")
+        self.tables = {t: TableWriter(t, job.spec.images.get(t, "embed"), target) for t in published}
         # No lambda over self: a bucket in a reference cycle would stay in memory beside the next one.
         self.ledger = Ledger(partial(self.tables["exclusions"].add, split="train"))
-        self.blobs: dict[str, bytes] = {}
         self.stem = job.folder / f"bucket-{job.bucket:05d}"
         self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics)
 
@@ -99,7 +100,8 @@ class _Bucket:
         sets = self._grouped("candidate_sets", "set_id")
         labels = self._grouped("teacher_labels", "set_id")
         covered = set()
-        for set_id in sorted(sets):
+        # Rows are written as they come: by screenshot, so that a picture repeats within one row group, then by id.
+        for set_id in sorted(sets, key=lambda s: (_group(built.get(sets[s][0].imported["state_id"])), s)):
             if record := self._one("candidate_sets", set_id, sets.pop(set_id)):
                 state = built.get(record.imported["state_id"])
                 if state is None:
@@ -137,6 +139,8 @@ class _Bucket:
                         self._bad_image(record, error)
                         continue
                 self._state(record, image, built)
+        for row in sorted(built.values(), key=lambda row: (_group(row), row["state_id"])):
+            self._add("states", row)
         return built
 
     def _state(self, record: Row, image: CheckedImage | None, built: dict[str, Row]) -> None:
@@ -144,7 +148,6 @@ class _Bucket:
         if image:
             self.blobs.setdefault(f"sha256:{image.sha256}", image.data)
         built[row["state_id"]] = row
-        self._add("states", row, row)
         count = self.result.statistics
         count["states", row["split"]] += 1
         count["screenshots", "with" if image else "without"] += 1
@@ -221,7 +224,7 @@ class _Bucket:
         assert declared.dialect is not None
         view = View(declared.space, state["width"], state["height"], state["elements"])
         row, parsed = candidate_sets.build(record.imported, declared, record.source, state["split"], view)
-        self._add("candidate_sets", row, state)
+        self._add("candidate_sets", row)
         count = self.result.statistics
         count["candidate_sets", row["split"]] += 1
         count["distinct_actions", str(row["distinct_actions"])] += 1
@@ -244,7 +247,7 @@ class _Bucket:
             if kept := self._one("teacher_labels", label_id, [record for record, _ in rows]):
                 label = next(row for record, row in rows if record is kept)
                 labels.append(label)
-                self._add("teacher_labels", label, state)
+                self._add("teacher_labels", label)
                 count = self.result.statistics
                 count["label_status", label["status"]] += 1
                 if label["status"] == "ok":
@@ -261,11 +264,11 @@ class _Bucket:
 
     # -- closing ------------------------------------------------------------------------------------------------
 
-    def _add(self, table: str, row: Row, state: Row) -> None:
+    def _add(self, table: str, row: Row) -> None:
         self.ledger.units_in[table] += 1
         self.ledger.units_out[table] += 1
         if table in self.tables:
-            self.tables[table].add(row, group=state["screenshot_sha256"] or state["state_id"])
+            self.tables[table].add(row)
 
     def _train_screenshots(self, built: Mapping[str, Row]) -> set[str]:
         if not self.spec.split.isolate_screenshots:
@@ -273,15 +276,19 @@ class _Bucket:
         return {s["screenshot_sha256"] for s in built.values() if s["split"] == "train" and s["screenshot_sha256"]}
 
     def _close(self) -> BucketResult:
-        result, job = self.result, self.job
+        result = self.result
         result.units_in, result.units_out, result.excluded = (
             self.ledger.units_in, self.ledger.units_out, self.ledger.excluded,
         )  # fmt: skip
         result.seen = self.training.seen()
-        if job.out is not None and not result.issues:
-            for table in self.tables.values():
-                result.files += table.write(job.out, job.bucket, job.buckets, self.blobs)
+        for table in self.tables.values():
+            result.files += table.close()
         return result
+
+
+def _group(state: Row | None) -> str:
+    """What rows are kept together by: their screenshot; without one, their state."""
+    return "" if state is None else str(state["screenshot_sha256"] or state["state_id"])
 
 
 def _mapped(path: Path, stack: ExitStack) -> Any:

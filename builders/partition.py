@@ -26,7 +26,7 @@ from .importers import IMPORTERS, ROWS, STATES, Context, ImportedState, InvalidT
 from .ledger import Ledger, Row
 from .spec import BuildSpec, SourceSpec
 
-BUCKET_BYTES = 16 << 20  # of input: what a worker holds at once is a small multiple of it
+BUCKET_BYTES = 32 << 20  # of input: what a worker holds at once is a small multiple of it
 MAX_ISSUES = 1000  # a file of the wrong kind should not print a million lines
 Progress = Callable[[str, int, int], None]  # (what, done, total); bytes
 
@@ -246,7 +246,7 @@ class _Pass:
             if not state.quarantined:
                 states[state.bucket].append(state.spill)
         exclusions: list[list[Row]] = [[] for _ in range(buckets)]
-        for row in self.exclusions:
+        for row in sorted(self.exclusions, key=lambda row: tuple(row.values())):  # not by which line came first
             exclusions[bucket_of(sha256_hex(row["source_id"]), buckets)].append(row)
         for bucket in range(buckets):
             stem = self.folder / f"bucket-{bucket:05d}"

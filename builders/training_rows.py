@@ -13,7 +13,7 @@ from ..schemas.actions import Parsed, View
 from . import bt_pairs, selection_sft, teacher_labels
 from .ledger import Ledger, Row
 from .spec import BuildSpec, PromptSpec
-from .writer import TableBuffer
+from .writer import TableWriter
 
 
 def load(spec: PromptSpec) -> Prompt:
@@ -30,14 +30,14 @@ class TrainingRows:
     """Makes the rows set by set; ``finish`` writes them to the tables when the whole bucket has been seen."""
 
     def __init__(
-        self, spec: BuildSpec, ledger: Ledger, tables: Mapping[str, TableBuffer], statistics: Counter[tuple[str, ...]]
+        self, spec: BuildSpec, ledger: Ledger, tables: Mapping[str, TableWriter], statistics: Counter[tuple[str, ...]]
     ) -> None:
         self._spec, self._ledger, self._tables, self._count = spec, ledger, tables, statistics
         self._selection = load(spec.selection.prompt) if spec.selection else None
         self._scalar = load(spec.pairs.prompt) if spec.pairs else None
         self._views: dict[tuple[str, str], StateView | Unrenderable] = {}
         self._shown: tuple[str, Rendered, str] | None = None
-        self._held: dict[str, list[tuple[Row, str]]] = {"selection_sft": [], "bt_pairs": []}  # validation rows, group
+        self._held: dict[str, list[Row]] = {"selection_sft": [], "bt_pairs": []}  # validation rows
         self._seen: dict[tuple[str, str], set[bytes]] = {}  # (table, split) -> rendered digests
 
     def add(
@@ -57,14 +57,14 @@ class TrainingRows:
         one of ``train_screenshots`` (hex digests)."""
         for table, rows in self._held.items():
             train = self._seen.get((table, "train"), set())
-            for row, group in rows:
+            for row in rows:
                 crossing = bytes.fromhex(row["rendered_sha256"]) in train
                 if crossing or any(p.removeprefix("sha256:") in train_screenshots for p in row["images"]):
                     detail = "same prompt and pictures in train" if crossing else "same screenshot in train"
                     source = "teacher_labels" if table == "selection_sft" else "comparisons"
                     self._ledger.exclude(table, source, _unit_id(table, row), "crosses_split", detail)
                 else:
-                    self._write(table, row, group)
+                    self._write(table, row)
         self._held.clear()
 
     def seen(self) -> dict[tuple[str, str], bytes]:
@@ -84,7 +84,7 @@ class TrainingRows:
             return error.reason
         if isinstance(row, str):
             return row
-        self._keep("selection_sft", row, state)
+        self._keep("selection_sft", row)
         return None
 
     def _compare(
@@ -111,7 +111,7 @@ class TrainingRows:
                 self._count["comparisons", comparison.pair_type] += 1
                 self._count["relations", comparison.relation] += 1
                 if row is not None:
-                    self._keep("bt_pairs", row, state)
+                    self._keep("bt_pairs", row)
                 else:
                     assert reason is not None
                     loser = f"{label['label_id']}|{comparison.rejected_index}"
@@ -137,14 +137,13 @@ class TrainingRows:
             raise view
         return view
 
-    def _keep(self, table: str, row: Row, state: Row) -> None:
-        group = state["screenshot_sha256"] or state["state_id"]
+    def _keep(self, table: str, row: Row) -> None:
         if row["split"] == "validation":
-            self._held[table].append((row, group))
+            self._held[table].append(row)
         else:
-            self._write(table, row, group)
+            self._write(table, row)
 
-    def _write(self, table: str, row: Row, group: str) -> None:
+    def _write(self, table: str, row: Row) -> None:
         self._seen.setdefault((table, row["split"]), set()).add(bytes.fromhex(row["rendered_sha256"]))
         self._ledger.units_out[table] += 1
         self._count[table, row["split"]] += 1
@@ -154,7 +153,7 @@ class TrainingRows:
             picked = row["completion"][-1]["content"][-1]["text"]
             self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
             self._count["shown_size", str(len(row["order"]))] += 1
-        self._tables[table].add(row, group=group)
+        self._tables[table].add(row)
 
 
 def _unit_id(table: str, row: Row) -> str:

@@ -1,30 +1,31 @@
-"""Rows to Parquet: canonical JSON per row while building, Arrow only when a file is written.
+"""Rows to Parquet as they come: checked, digested, packed into Arrow columns, written row group by row group.
 
-A row is serialised once; the same bytes are digested and later parsed into Arrow columns by C++. Pictures are written
-as bytes without compression and with dictionary encoding, so that a screenshot that repeats is stored once per row
-group and a new version sends few new bytes; everything else is zstd. Row groups are bounded by expanded bytes, because
-readers take a whole group into memory.
+Rows wait as Python objects only up to a few megabytes and as Arrow columns up to a row group, so that memory depends on
+neither. Pictures are written as bytes without compression and with dictionary encoding, so that a screenshot that
+repeats is stored once per row group and a new version sends few new bytes; everything else is zstd. Row groups are
+bounded by expanded bytes, because readers take a whole group into memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..schemas import arrow, digests
 from ..schemas.arrow import Images
+from ..schemas.columns import Blobs, arrow_table, embed_pictures
 from ..schemas.errors import ArmError
-from ..schemas.store import ID_FIELDS, TABLES
+from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROW_GROUP_BYTES = 100_000_000  # expanded
-PARSE_BYTES = 2 << 20  # JSON handed to Arrow at once: it needs a multiple of it
+ROW_GROUP_BYTES = 50_000_000  # expanded
+PACK_BYTES = 4 << 20  # of rows that wait as Python objects, which take several times their bytes
 Row = dict[str, Any]
 
 
@@ -42,166 +43,123 @@ class WrittenFile:
     sha256: str
 
 
-class TableBuffer:
-    """Collects the rows of one table of one bucket and writes one file per split."""
+@dataclass(frozen=True)
+class Target:
+    """Where one bucket's files go: ``data/<table>/<split>-<bucket>-of-<buckets>.parquet`` below ``folder``.
 
-    def __init__(self, table: str, images: Images = "embed") -> None:
+    ``blobs`` are the bucket's pictures; it is filled while the states are read, before any row refers to them.
+    """
+
+    folder: Path
+    bucket: int
+    buckets: int
+    blobs: Blobs
+
+
+class TableWriter:
+    """Takes the rows of one table of one bucket, in the order in which they are to stand, and writes a file per split.
+
+    Without a target the rows are only checked.
+    """
+
+    def __init__(self, table: str, images: Images, target: Target | None) -> None:
         self.table = table
         self._images = images
+        self._target = target
         self._validator = for_schema(TABLES[table])
         self._codec = digests.for_schema(TABLES[table])
-        self._id = ID_FIELDS.get(table)
-        self._picture_columns = list(arrow.image_columns(TABLES[table])) if images == "embed" else []
-        self._rows: dict[str, list[tuple[str, str, bytes, bytes, tuple[str, ...]]]] = {}
+        self._files: dict[str, _File] = {}
 
-    def add(self, row: Row, group: str = "", split: str | None = None) -> None:
-        """Check, digest and keep one row. Rows of one ``group`` (a screenshot) are written side by side."""
+    def add(self, row: Row, split: str | None = None) -> None:
+        """Check and digest one row and send it on its way."""
         if not self._validator.is_valid(row):
             problems = "; ".join(" ".join(p) for p in self._validator.problems(row)[:3])
             raise ArmError(f"a built row breaks its schema, which is a defect of the builder: {self.table} {problems}")
-        canonical = self._codec.canonical(row)
-        digest = hashlib.sha256(canonical).digest()
-        # The line is a copy of exact size: orjson leaves its bytes in a buffer of up to a dozen times their length.
-        if self._codec.provenance:
-            line = b"".join((canonical[:-1], b",", self._codec.provenance_json(row)[1:], b"\n"))
-        else:
-            line = canonical + b"\n"
-        key = row[self._id] if self._id else digest.hex()
-        pictures: tuple[str, ...] = ()
-        for column in self._picture_columns:
-            pictures += tuple(_listed(row[column]))
-        self._rows.setdefault(split or row["split"], []).append((group, key, digest, line, pictures))
+        if self._target is None:
+            return
+        full = self._codec.normalise(row)
+        canonical = self._codec.encode(full)
+        split = split or row["split"]
+        file = self._files.get(split)
+        if file is None:
+            file = self._files[split] = _File(self.table, self._images, split, self._target)
+        file.add(full, len(canonical), hashlib.sha256(canonical).digest())
 
-    def write(self, folder: Path, bucket: int, buckets: int, blobs: Mapping[str, bytes]) -> list[WrittenFile]:
-        """Write ``data/<table>/<split>-<bucket>-of-<buckets>.parquet`` below ``folder``; no rows, no file."""
-        import pyarrow as pa
+    def close(self) -> list[WrittenFile]:
+        """Finish the files; a split without rows has none."""
+        return [self._files.pop(split).close() for split in sorted(self._files)]
 
-        written = []
-        for split in sorted(self._rows):
-            rows = sorted(self._rows.pop(split))  # by group and id; rows that agree in both differ in provenance
-            name = f"data/{self.table}/{split}-{bucket:05d}-of-{buckets:05d}.parquet"
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            count, joined = len(rows), b"".join(sorted(r[2] for r in rows))
-            expanded = self._write_file(path, rows, blobs)
-            pa.default_memory_pool().release_unused()  # or the next bucket's rows come on top of what Arrow keeps
-            data = path.read_bytes()
-            sha = hashlib.sha256(data).hexdigest()
-            written.append(WrittenFile(self.table, split, name, count, joined, expanded, len(data), sha))
-        return written
 
-    def _write_file(self, path: Path, rows: list[Any], blobs: Mapping[str, bytes]) -> int:
+class _File:
+    """One split of a table: rows, packed rows, the row groups written so far."""
+
+    def __init__(self, table: str, images: Images, split: str, target: Target) -> None:
         import pyarrow.parquet as pq
 
-        schema = arrow.arrow_schema(TABLES[self.table], self._images)
-        expanded = 0
-        with pq.ParquetWriter(path, schema, **_options(schema)) as writer:
-            for group, size in _row_groups(rows, blobs):
-                expanded += size
-                table = _arrow_table(self.table, self._images, group, blobs)
-                writer.write_table(table, row_group_size=table.num_rows)
-        return expanded
+        self.table, self.split, self._images, self._target = table, split, images, target
+        self._pictures = list(arrow.image_columns(TABLES[table])) if images == "embed" else []
+        self.name = f"data/{table}/{split}-{target.bucket:05d}-of-{target.buckets:05d}.parquet"
+        self.path = target.folder / self.name
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        schema = arrow.arrow_schema(TABLES[table], images)
+        self._writer = pq.ParquetWriter(self.path, schema, **_options(schema, table))
+        self._digests: list[bytes] = []
+        self._rows: list[Row] = []
+        self._packed: list[pa.Table] = []
+        self._waiting = self._group = self._expanded = 0  # bytes of the rows, of the row group, of the file
+
+    def add(self, row: Row, size: int, digest: bytes) -> None:
+        grown = size + sum(len(self._target.blobs[p]) for column in self._pictures for p in _listed(row[column]))
+        if self._group and self._group + grown > ROW_GROUP_BYTES:
+            self._write_group()
+        self._rows.append(row)
+        self._digests.append(digest)
+        self._waiting += size
+        self._group += grown
+        if self._waiting > PACK_BYTES:
+            self._pack()
+
+    def close(self) -> WrittenFile:
+        import pyarrow as pa
+
+        self._write_group()
+        self._writer.close()
+        pa.default_memory_pool().release_unused()  # or the next bucket's rows come on top of what Arrow keeps
+        data = self.path.read_bytes()
+        rows, joined = len(self._digests), b"".join(sorted(self._digests))
+        sha256 = hashlib.sha256(data).hexdigest()
+        return WrittenFile(self.table, self.split, self.name, rows, joined, self._expanded, len(data), sha256)
+
+    def _pack(self) -> None:
+        self._packed.append(arrow_table(TABLES[self.table], self._rows))
+        self._rows, self._waiting = [], 0
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        self._pack()
+        table = pa.concat_tables(self._packed)
+        self._packed = []
+        if self._pictures:
+            table = embed_pictures(TABLES[self.table], table, self._target.blobs)
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._expanded += self._group
+        self._group = 0
 
 
 def _listed(value: Any) -> list[str]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def _row_groups(rows: list[Any], blobs: Mapping[str, bytes]) -> Iterator[tuple[list[Any], int]]:
-    """Cut rows into groups of at most ROW_GROUP_BYTES expanded bytes (at least one row each); this empties ``rows``."""
-    group: list[Any] = []
-    size = 0
-    rows.reverse()
-    while rows:
-        row = rows.pop()
-        grown = len(row[3]) - 1 + (sum(len(blobs[p]) for p in row[4]) if row[4] else 0)
-        if group and size + grown > ROW_GROUP_BYTES:
-            yield group, size
-            group, size = [], 0
-        group.append(row)
-        size += grown
-    if group:
-        yield group, size
-
-
-def _arrow_table(table: str, images: Images, rows: list[Any], blobs: Mapping[str, bytes]) -> pa.Table:
-    """Parse the rows' lines into the table's Arrow schema; pictures come from ``blobs`` by their ``sha256:<hex>``."""
-    import pyarrow as pa
-    import pyarrow.json as pj
-
-    written = arrow.arrow_schema(TABLES[table], "reference")
-    parsing = pj.ParseOptions(explicit_schema=written, unexpected_field_behavior="error")
-    schema = arrow.arrow_schema(TABLES[table], images)
-    pictures = arrow.image_columns(TABLES[table]) if images == "embed" else {}
-    parts = []
-    for data in _joined(rows):
-        reading = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
-        read = pj.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
-        columns = []
-        for field in schema:
-            column = read.column(field.name).combine_chunks()
-            if field.name in pictures:
-                column = _embed_list(column, blobs) if pictures[field.name] else _embed(column, blobs)
-            columns.append(column)
-        parts.append(pa.Table.from_arrays(columns, schema=schema))
-    return pa.concat_tables(parts)
-
-
-def _joined(rows: list[Any]) -> Iterator[bytes]:
-    """The rows' lines in pieces of about PARSE_BYTES; this empties ``rows``, or they would stay beside the columns."""
-    lines: list[bytes] = []
-    size = 0
-    rows.reverse()
-    while rows:
-        lines.append(rows.pop()[3])
-        size += len(lines[-1])
-        if size >= PARSE_BYTES:
-            yield b"".join(lines)
-            lines, size = [], 0
-    if lines:
-        yield b"".join(lines)
-
-
-def _embed(references: pa.StringArray, blobs: Mapping[str, bytes]) -> pa.StructArray:
-    """``sha256:<hex>`` -> struct<bytes, path>; null stays null."""
-    import pyarrow as pa
-
-    encoded = references.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    stored = pa.array([blobs[name] for name in names], pa.binary()).take(encoded.indices)
-    paths = pa.array([picture_name(name, blobs[name]) for name in names], pa.string()).take(encoded.indices)
-    kind = arrow_image_type()
-    return pa.StructArray.from_arrays([stored, paths], fields=list(kind), mask=references.is_null())
-
-
-def _embed_list(references: pa.ListArray, blobs: Mapping[str, bytes]) -> pa.ListArray:
-    import pyarrow as pa
-
-    values = _embed(references.values, blobs)
-    return pa.ListArray.from_arrays(references.offsets, values, type=pa.list_(arrow_image_type()))
-
-
-def arrow_image_type() -> pa.StructType:
-    import pyarrow as pa
-
-    return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
-def picture_name(reference: str, data: bytes) -> str:
-    """File name of an embedded picture: its hash and the extension of its content."""
-    from ..schemas.images import sniff
-
-    extension = (sniff(data) or "application/octet-stream").partition("/")[2].replace("jpeg", "jpg")
-    return f"{reference.removeprefix('sha256:')}.{extension}"
-
-
-def _options(schema: pa.Schema) -> dict[str, Any]:
+def _options(schema: pa.Schema, table: str) -> dict[str, Any]:
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     pictures = [leaf for leaf in leaves if leaf.endswith(".bytes")]
+    # All pairs of a state have one prompt: stored once, too.
+    repeated = [leaf for leaf in leaves if table == "bt_pairs" and leaf.startswith("prompt.")]
     return {
         "compression": {leaf: "none" if leaf in pictures else "zstd" for leaf in leaves},
         "compression_level": {leaf: 1 for leaf in leaves if leaf not in pictures},
-        "use_dictionary": pictures or False,
+        "use_dictionary": [*pictures, *repeated] or False,
         "dictionary_pagesize_limit": 2 * ROW_GROUP_BYTES,  # a full dictionary would fall back to plain bytes
         "use_content_defined_chunking": True,
         "write_page_index": True,

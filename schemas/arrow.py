@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Images = Literal["embed", "reference"]
-_SCALARS = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool"}
+# JSON Schema type -> Arrow type
+SCALARS = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool"}
 
 
 def is_image(schema: Schema) -> bool:
@@ -33,7 +34,7 @@ def arrow_schema(name: str, images: Images = "embed") -> pa.Schema:
     """
     import pyarrow as pa
 
-    fields = [pa.field(k, _arrow_type(v, images)) for k, v in load(name)["properties"].items()]
+    fields = [pa.field(k, arrow_type(v, images)) for k, v in load(name)["properties"].items()]
     metadata = {"huggingface": json.dumps({"info": {"features": features(name, images)}})}
     return pa.schema(fields, metadata=metadata)
 
@@ -43,34 +44,35 @@ def features(name: str, images: Images = "embed") -> dict[str, Any]:
     return {k: _feature(v, images) for k, v in load(name)["properties"].items()}
 
 
-def _kind(schema: Schema) -> str:
+def kind_of(schema: Schema) -> str:
     """The one non-null type of a schema node; a record schema always names exactly one."""
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     (kind,) = [t for t in types if t != "null"]
     return str(kind)
 
 
-def _arrow_type(schema: Schema, images: Images) -> pa.DataType:
+def arrow_type(schema: Schema, images: Images) -> pa.DataType:
+    """The Arrow type of one schema node."""
     import pyarrow as pa
 
     if is_image(schema):
         return pa.struct([("bytes", pa.binary()), ("path", pa.string())]) if images == "embed" else pa.string()
-    match _kind(schema):
+    match kind_of(schema):
         case "array":
-            return pa.list_(_arrow_type(schema["items"], images))
+            return pa.list_(arrow_type(schema["items"], images))
         case "object":
-            return pa.struct([(k, _arrow_type(v, images)) for k, v in schema["properties"].items()])
+            return pa.struct([(k, arrow_type(v, images)) for k, v in schema["properties"].items()])
         case scalar:
-            return pa.type_for_alias(_SCALARS[scalar])
+            return pa.type_for_alias(SCALARS[scalar])
 
 
 def _feature(schema: Schema, images: Images) -> dict[str, Any]:
     if is_image(schema) and images == "embed":
         return {"_type": "Image"}
-    match _kind(schema):
+    match kind_of(schema):
         case "array":
             return {"feature": _feature(schema["items"], images), "_type": "List"}
         case "object":
             return {k: _feature(v, images) for k, v in schema["properties"].items()}
         case scalar:
-            return {"dtype": _SCALARS[scalar], "_type": "Value"}
+            return {"dtype": SCALARS[scalar], "_type": "Value"}

@@ -23,15 +23,18 @@ class RowCodec:
     """Canonical bytes of the rows of one schema; build it once, with ``for_schema``."""
 
     def __init__(self, schema: Schema) -> None:
-        self._normalise = _normaliser(schema) or (lambda row: row)
+        self.normalise: Normaliser = _normaliser(schema) or (lambda row: row)
         self.provenance = [k for k, v in schema["properties"].items() if v.get("x-arm-provenance")]
 
     def canonical(self, row: dict[str, Any]) -> bytes:
         """The bytes that are digested. Raises TypeError for values JSON cannot hold (NaN becomes null and fails
         validation of fields that may not be null; validate first)."""
-        full = self._normalise(row)
+        return self.encode(self.normalise(row))
+
+    def encode(self, full: dict[str, Any]) -> bytes:
+        """The canonical bytes of a row that is normalised already."""
         if self.provenance:
-            full = dict(full)
+            full = {**full}
             for name in self.provenance:
                 full.pop(name, None)
         return orjson.dumps(full, option=orjson.OPT_SORT_KEYS)
@@ -39,10 +42,6 @@ class RowCodec:
     def digest(self, row: dict[str, Any]) -> bytes:
         """SHA-256 of the canonical form, 32 bytes."""
         return hashlib.sha256(self.canonical(row)).digest()
-
-    def provenance_json(self, row: dict[str, Any]) -> bytes:
-        """The fields outside the digest, as one JSON object."""
-        return orjson.dumps({k: row.get(k) for k in self.provenance})
 
 
 @cache
@@ -80,6 +79,9 @@ def _object(schema: Schema) -> Normaliser | None:
     if not inner and not optional:
         return None
     nulls = dict.fromkeys(optional)
+    size = len(properties)
+    if not inner:  # such as a block of a message: only what may be absent has to be looked at
+        return lambda value: value if len(value) == size else {**nulls, **value}
     # Integers rarely need anything, and this is the hottest loop of a build: look at them without a call each.
     integers = [name for name in inner if _kinds(properties[name]) <= {"integer", "null"}]
     others = [(name, fn) for name, fn in inner.items() if name not in integers]

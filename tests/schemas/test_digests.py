@@ -218,10 +218,10 @@ def test_what_json_cannot_hold_is_refused() -> None:
             digest("review/x", row | {"note": value})
 
 
-def test_provenance_as_json() -> None:
-    row = row_of("state/screenshot")
-    assert json.loads(digests.for_schema("state/1").provenance_json(row)) == {"source": row["source"]}
-    assert json.loads(digests.for_schema("review/1").provenance_json(row_of("review/relabel"))) == {}
+def test_provenance_fields() -> None:
+    assert digests.for_schema("state/1").provenance == ["source"]
+    assert digests.for_schema("exclusion/1").provenance == ["detail"]
+    assert digests.for_schema("review/1").provenance == []
 
 
 def test_combine_forgets_the_order_but_counts() -> None:
