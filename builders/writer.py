@@ -102,7 +102,7 @@ class _File:
         self.path = target.folder / self.name
         self.path.parent.mkdir(parents=True, exist_ok=True)
         schema = arrow.arrow_schema(TABLES[table], images)
-        self._writer = pq.ParquetWriter(self.path, schema, **_options(schema, table))
+        self._writer = pq.ParquetWriter(self.path, schema, **parquet_options(schema, table))
         self._digests: list[bytes] = []
         self._rows: list[Row] = []
         self._packed: list[pa.Table] = []
@@ -151,7 +151,8 @@ def _listed(value: Any) -> list[str]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def _options(schema: pa.Schema, table: str) -> dict[str, Any]:
+def parquet_options(schema: pa.Schema, table: str) -> dict[str, Any]:
+    """How the columns of a table are compressed and encoded: keyword arguments of `pyarrow.parquet`'s writers."""
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     pictures = [leaf for leaf in leaves if leaf.endswith(".bytes")]
     # All pairs of a state have one prompt: stored once, too.
