@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-MAX_RATIO = 7.0  # of the script's CPU seconds; the goal is 3, and benchmarks/README.md says what stands between
+MAX_RATIO = 8.0  # of the script's CPU seconds; the goal is 3, and benchmarks/README.md says what stands between
 MAX_PEAK_MB = 700
 SAMPLE_SECONDS = 0.05
 
