@@ -24,7 +24,7 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/.core
+bench: .venv/.dev
 	$(BIN)/python benchmarks/run.py
 
 clean:

@@ -192,7 +192,7 @@ class _Bucket:
                 raw = opened[number].read(length)
                 # The partition has read these bytes strictly; here they only have to be read again.
                 record = orjson.loads(raw)
-                context = Context(declared.dialect or "", declared.space or "", declared.constants, path.parent)
+                context = Context(declared.dialect or "", path.parent)
                 imported = ROWS[declared.kind, declared.format].read(record, context)
                 yield _Record(imported, declared, name, line, sha256_hex(raw))
 
@@ -232,12 +232,12 @@ class _Bucket:
         temperature = row["sampling"]["temperature"]
         count["temperature", "not recorded" if temperature is None else f"{temperature:g}"] += 1
         count["unparsed_candidates", "all"] += sum(p.parse_error is not None for p in parsed)
-        labels = self._labels(label_records, row, parsed, state)
+        labels = self._labels(label_records, row, parsed)
         self._coverage("candidate_sets", [row["set_id"]], {row["set_id"]} if labels else set(), "no_label")
         if labels:
             self.training.add(labels, row, parsed, view, state, declared.dialect)
 
-    def _labels(self, records: list[_Record], set_row: Row, parsed: list[Parsed], state: Row) -> list[Row]:
+    def _labels(self, records: list[_Record], set_row: Row, parsed: list[Parsed]) -> list[Row]:
         built: dict[str, list[tuple[_Record, Row]]] = {}
         for record in records:
             row = teacher_labels.build(record.imported, record.declared, record.source, set_row, parsed)

@@ -137,7 +137,7 @@ class _Pass:
         with (self.folder / "states.jsonl").open("wb") as rows, (self.folder / "images.bin").open("wb") as blobs:
             for source, file in self._sources("episodes", "states"):
                 read = STATES[source.kind, source.format].read
-                context = Context(source.dialect or "", source.space or "", source.constants, file.path.parent)
+                context = Context(source.dialect or "", file.path.parent)
                 for line, record in self.records(source, file, "states"):
                     for turn in read(record, context):
                         if isinstance(turn, InvalidTurn):
@@ -210,7 +210,7 @@ class _Pass:
         sets: dict[str, int] = {}  # set id -> bucket
         index = {kind: [array("q") for _ in range(buckets)] for kind in ("candidate_sets", "teacher_labels")}
         for source, file in self._sources("candidate_sets"):
-            context = Context(source.dialect or "", source.space or "", source.constants, file.path.parent)
+            context = Context(source.dialect or "", file.path.parent)
             for line, record in self.records(source, file, "candidate_sets"):
                 try:
                     row = ROWS[source.kind, source.format].read(record, context)
@@ -226,7 +226,7 @@ class _Pass:
                 sets[row["set_id"]] = state_of.bucket
                 self._index(index["candidate_sets"][state_of.bucket], file, line)
         for source, file in self._sources("teacher_labels"):
-            context = Context("", "", source.constants, file.path.parent)
+            context = Context("", file.path.parent)
             for line, record in self.records(source, file, "teacher_labels"):
                 row = ROWS[source.kind, source.format].read(record, context)
                 if (bucket := sets.get(row["set_id"])) is not None:

@@ -27,6 +27,7 @@ from .published import write_prompts, write_schemas
 from .spec import BuildSpec
 from .training_rows import load
 
+_BUILT = {"data", "prompts", "schemas", "manifest.json", "README.md"}
 # Renders README.md from the manifest; the cards live on this floor too, so that the caller hands them in.
 Card = Callable[[dict[str, Any]], str]
 
@@ -71,7 +72,9 @@ def build(
         _refuse_changed(parts)
         ledger = _ledger(parts, results)
         identity = manifests.assemble(spec, parts.files, results, ledger, prompts, parts.buckets)
-        warnings = _gates(spec, identity)
+        warnings, stopped = _gates(spec, ledger, manifests.leakage(results))
+        if stopped:
+            raise stopped[0][1]
         files = {
             f.path: {"sha256": f.sha256, "bytes": f.stored_bytes} for result in results for f in result.files
         } | _described(made, spec, prompts)
@@ -91,7 +94,12 @@ def check(
     with tempfile.TemporaryDirectory(prefix="arm-check-") as folder:
         parts, results, _ = _run(spec, Path(folder), None, workers, None, progress)
         issues = parts.issues + [issue for result in results for issue in result.issues]
-        return sorted(issues), {} if issues else _ledger(parts, results)
+        if issues:
+            return sorted(issues), {}
+        _refuse_changed(parts)
+        ledger = _ledger(parts, results)
+        _, stopped = _gates(spec, ledger, manifests.leakage(results))
+        return [Issue(spec.name, 0, where, error.message) for where, error in stopped], ledger
 
 
 def _run(
@@ -164,25 +172,29 @@ def _prompts(spec: BuildSpec) -> list[Prompt]:
     return prompts
 
 
-def _gates(spec: BuildSpec, identity: dict[str, Any]) -> list[str]:
-    warnings = []
-    for table, crossing in identity["statistics"]["leakage"].items():
+def _gates(
+    spec: BuildSpec, ledger: dict[str, Any], leakage: dict[str, int]
+) -> tuple[list[str], list[tuple[str, ArmError]]]:
+    """What the declared gates say: warnings, and what stops a build as (JSON path of the gate, error)."""
+    warnings, stopped = [], []
+    for table, crossing in leakage.items():
         if crossing:
             message = f"{table}: {crossing} prompts with their pictures stand in both splits"
             if spec.gates.leakage == "error":
-                raise ArmError(message, next_command="gates: {leakage: warn}   # publishes a leaky split; say why")
-            warnings.append(message)
+                allow = "gates: {leakage: warn}   # publishes a leaky split; say why"
+                stopped.append(("$.gates.leakage", ArmError(message, next_command=allow)))
+            else:
+                warnings.append(message)
     for table, limit in spec.gates.max_excluded.items():
-        stage = identity["ledger"][table]
+        stage = ledger[table]
         share = 1 - stage["out"] / stage["in"] if stage["in"] else 0.0
         if share > limit:
             reasons = ", ".join(f"{reason} {n}" for reason, n in stage["excluded"].items())
             what = f"{share:.1%} of {stage['in']} {stage['unit']} are excluded, more than {limit:.1%}"
-            raise ArmError(
-                f"{table}: {what} ({reasons})",
-                next_command=f"gates: {{max_excluded: {{{table}: {share + 0.005:.2f}}}}}   # if that is right",
-            )
-    return warnings
+            allow = f"gates: {{max_excluded: {{{table}: {share + 0.005:.2f}}}}}   # if that is right"
+            error = ArmError(f"{table}: {what} ({reasons})", next_command=allow)
+            stopped.append((f"$.gates.max_excluded.{table}", error))
+    return warnings, stopped
 
 
 def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[str, dict[str, Any]]:
@@ -229,13 +241,17 @@ def _gone(rest: str) -> bool:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Only a folder that a build made, or an empty one, is ever replaced."""
-    if out.exists() and not (out / "manifest.json").is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise ArmError(
-            "is not a build (it holds no manifest.json) and would be replaced",
-            where=str(out),
-            next_command="name another folder with --out",
-        )
+    """Only what a build made is ever replaced: a folder with a manifest and nothing else than a build's files."""
+    if not out.exists():
+        return
+    found = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
+    if not found or ("manifest.json" in found and found <= _BUILT):
+        return
+    if "manifest.json" in found:
+        message = f"holds files that no build made and that would be lost: {', '.join(sorted(found - _BUILT))}"
+    else:
+        message = "is not a build (it holds no manifest.json) and would be replaced"
+    raise ArmError(message, where=str(out), next_command="move them, or name another folder with --out")
 
 
 def _refuse_changed(parts: Partition) -> None:

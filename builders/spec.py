@@ -35,7 +35,6 @@ class SourceSpec:
     constants: Mapping[str, Any] = field(default_factory=dict)  # actor, actor_revision, sampling, teacher
     on_invalid: Literal["error", "exclude"] = "error"
     on_conflict: Literal["error", "quarantine"] = "error"
-    where: str | None = None  # file:line of the declaration, for messages
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class PromptSpec:
     """A shipped prompt by id, or an external file by path and sha256; with its options."""
 
     id: str | None = None
-    file: tuple[str, Path, str] | None = None  # (name as declared, path to read, sha256)
+    file: tuple[Path, str] | None = None  # (path to read, sha256)
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -102,11 +101,11 @@ class BuildSpec:
     description: str = ""
 
     def parameters(self) -> dict[str, Any]:
-        """Everything but the input bytes that decides the rows, as JSON: staleness compares it."""
+        """Everything but the input bytes that decides the build, as JSON: staleness compares it."""
 
         def prompt(spec: PromptSpec) -> dict[str, Any]:
-            return {"id": spec.id or {"file": spec.file[0], "sha256": spec.file[2]} if spec.file else spec.id,
-                    "options": dict(spec.options)}  # fmt: skip
+            # an external file by its content only: its path is the publisher's own business
+            return {"id": spec.id or (spec.file and f"sha256:{spec.file[1]}"), "options": dict(spec.options)}
 
         return {
             "split": {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from ..prompts.options import PromptOptions
 from ..prompts.render import Prompt, Rendered, StateView, load_prompt, load_prompt_file, rendered_sha256
@@ -20,8 +19,7 @@ def load(spec: PromptSpec) -> Prompt:
     """The declared prompt with its options. Raises ArmError for unknown ids, options, or another digest."""
     options = PromptOptions.from_mapping(spec.options)
     if spec.file:
-        _, path, sha256 = spec.file
-        return load_prompt_file(Path(path), sha256, options)
+        return load_prompt_file(*spec.file, options)
     assert spec.id is not None
     return load_prompt(spec.id, options)
 
@@ -43,7 +41,7 @@ class TrainingRows:
     def add(
         self, labels: Sequence[Row], set_row: Row, parsed: Sequence[Parsed], view: View, state: Row, dialect: str
     ) -> None:
-        """Make the rows of one candidate set. ``dialect`` is that of the state's recorded actions."""
+        """Make the rows of one candidate set. ``dialect`` is that of the candidates' source."""
         for label, reason in teacher_labels.choose(labels, parsed, self._spec.labels):
             if self._spec.selection:
                 self._ledger.units_in["selection_sft"] += 1

@@ -62,6 +62,7 @@ def arm() -> None:
 def main() -> None:
     """Entry point of the ``arm`` command: our errors become a message and an exit status, never a traceback."""
     from ..schemas.errors import ArmError, UsageError
+    from . import output
 
     try:
         status = arm.main(standalone_mode=False)
@@ -71,13 +72,10 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
-    except UsageError as error:
-        click.echo(f"arm: {error}", err=True)
-        status = 2
     except ArmError as error:
-        click.echo(f"arm: {error}", err=True)
+        output.error(error)
+        status = 2 if isinstance(error, UsageError) else 1
+    except OSError as error:
+        output.note(f"arm: {error.filename or 'the system'}: {error.strerror or error}")
         status = 1
-    except BrokenPipeError:  # `arm ... | head` is not an error
-        sys.stderr.close()
-        status = 0
     sys.exit(status if isinstance(status, int) else 0)

@@ -70,14 +70,14 @@ def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) 
     if not built:
         output.note(f"{spec.name} {spec.version} is up to date: {folder}")
         return result
-    output.issues(notes, f"{len(notes)} records went to exclusions, as declared:")
+    output.issues(notes, f"{len(notes)} problems in records that went to exclusions, as declared:")
     for warning in built.warnings:
         output.note(f"warning: {warning}")
     output.note("built because " + "; ".join(why))
     output.table(f"{spec.name} {spec.version}", ["table", "train", "validation", "excluded"], _rows(identity))
     for split in ("train", "validation"):
         empty = [t for t, v in identity["tables"].items() if split not in v["splits"] and t != "exclusions"]
-        if empty:
+        if empty and (split == "train" or spec.split.validation):
             output.note(f"no {split} rows in {', '.join(empty)}: that split is not written")
     output.note(f"{folder}  (identity {manifest['identity_sha256'][:12]})")
     output.note(f'next: python -c "from datasets import load_dataset; print(load_dataset({str(folder)!r}))"')

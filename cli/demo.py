@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,19 +16,17 @@ from . import output
 
 # Runs in a process of its own that knows nothing of this project: what a researcher would type.
 _LOAD = """
-import sys
+import json, sys
 from datasets import get_dataset_config_names, load_dataset
 
-folder = sys.argv[1]
+folder, tables = sys.argv[1], {}
 for config in get_dataset_config_names(folder):
     rows = load_dataset(folder, config)
     streamed = load_dataset(folder, config, streaming=True)
-    counts = {split: len(part) for split, part in rows.items()}
-    seen = {split: sum(1 for _ in part) for split, part in streamed.items()}
-    assert counts == seen, (config, counts, seen)
-    print(f"  {config:15} " + ", ".join(f"{split} {n}" for split, n in counts.items()) + "  (streaming: the same)")
+    tables[config] = {split: len(part) for split, part in rows.items()}
+    assert tables[config] == {split: sum(1 for _ in part) for split, part in streamed.items()}, config
 row = load_dataset(folder, "states", split="train")[0]
-print(f"  a decoded screenshot: {row['screenshot'].size[0]} x {row['screenshot'].size[1]} px, task: {row['task']}")
+print(json.dumps({"tables": tables, "screenshot": row["screenshot"].size, "task": row["task"]}))
 """
 
 
@@ -63,15 +62,20 @@ def command(folder: Path, as_json: bool) -> None:
         "HF_DATASETS_CACHE": str((folder / ".cache").absolute()),
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     }
-    command_line = [sys.executable, "-I", "-c", _LOAD, str(built)]
+    command_line = [sys.executable, "-P", "-c", _LOAD, str(built)]
     loaded = subprocess.run(command_line, env=env, text=True, capture_output=True, check=False)  # noqa: S603 - our own code
     if loaded.returncode:
         output.note(loaded.stderr)
         raise click.ClickException("the built directory could not be loaded with stock datasets")
+    seen = json.loads(loaded.stdout)
     if as_json:
-        output.data({"folder": str(built), "loaded": loaded.stdout.splitlines()})
+        output.data({"folder": str(built), **seen})
         return
-    click.echo(loaded.stdout.rstrip())
+    for table, splits in seen["tables"].items():
+        counts = ", ".join(f"{split} {rows}" for split, rows in splits.items())
+        click.echo(f"  {table:15} {counts}  (streaming: the same)")
+    width, height = seen["screenshot"]
+    click.echo(f"  a decoded screenshot: {width} x {height} px, task: {seen['task']}")
     arm = _arm()
     output.note(f"""
 next:

@@ -50,7 +50,7 @@ def command(folder: Path, source: Path | None, as_json: bool) -> None:
         for skipped, why in found.skipped:
             output.note(f"skipped {skipped}: {why}")
         share = f"{found.dialect_share:.0%} of the sampled responses"
-        output.note(f"dialect {found.dialect} reads {share}; points are {found.space}")
+        output.note(f"dialect {found.dialect} reads {share}; points are {found.space}; {found.tasks} tasks in a sample")
     output.note(f"wrote {path}")
     output.note(f"next: arm validate {path}" if found else f"next: edit {path}, then: arm validate {path}")
 
@@ -69,4 +69,5 @@ def _json(path: Path, found: object) -> dict[str, object]:
         "dialect": found.dialect,
         "dialect_share": found.dialect_share,
         "space": found.space,
+        "sampled_tasks": found.tasks,
     }

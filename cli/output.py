@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
+
+from ..schemas.errors import ArmError, Issue, plain
 
 registry_argument = click.argument(
     "registry", default="registry.yaml", type=click.Path(path_type=str), metavar="[REGISTRY]"
@@ -25,8 +27,16 @@ def examples(*lines: str) -> str:
 
 
 def note(message: str) -> None:
-    """Print a message for a person, on stderr."""
-    click.echo(message, err=True)
+    """Print a message for a person, on stderr; what it quotes cannot steer the terminal."""
+    click.echo(plain(message), err=True)
+
+
+def error(problem: ArmError) -> None:
+    """Print an error: what happened where, the first of its issues, and what to do next."""
+    note(f"arm: {problem.where}: {problem.message}" if problem.where else f"arm: {problem.message}")
+    _issues(problem.issues)
+    if problem.next_command:
+        note(f"  next: {problem.next_command}")
 
 
 def data(value: Any) -> None:
@@ -36,18 +46,23 @@ def data(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode())
 
 
-def issues(found: Any, title: str) -> None:
+def issues(found: Sequence[Issue], title: str) -> None:
     """Print located issues, the first ones of many, on stderr."""
     if found:
         note(title)
-        for issue in found[:MAX_SHOWN]:
-            note(f"  {issue}")
-        if len(found) > MAX_SHOWN:
-            note(f"  ... and {len(found) - MAX_SHOWN} more; --json lists all")
+        _issues(found)
 
 
-def issue_json(issue: Any) -> dict[str, Any]:
-    return {"file": issue.file, "line": issue.line, "path": issue.path, "message": issue.message}
+def _issues(found: Sequence[Issue]) -> None:
+    for issue in found[:MAX_SHOWN]:
+        note(f"  {issue}")
+    if len(found) > MAX_SHOWN:
+        note(f"  ... and {len(found) - MAX_SHOWN} more; `arm validate --json` lists them")
+
+
+def issue_json(issue: Issue) -> dict[str, Any]:
+    file = issue.file.encode("utf-8", "backslashreplace").decode()  # a file name may be no text
+    return {"file": file, "line": issue.line, "path": issue.path, "message": issue.message}
 
 
 @contextmanager
@@ -87,5 +102,5 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     for number, column in enumerate(columns):
         shown.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
+        shown.add_row(*(Text(plain(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else 160).print(shown)

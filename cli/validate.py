@@ -29,18 +29,26 @@ def command(path: Path, schema: str | None, workers: int | None, as_json: bool) 
     A registry is checked with all records and screenshots of its sources, as a build would read them. A built directory
     is read back: file hashes, every row's schema, the digests of rows, tables and build. A *.jsonl file needs --as.
     """
-    from ..schemas.errors import UsageError
+    from ..schemas.errors import ArmError, UsageError
 
     if not path.exists():
         raise UsageError("there is no such file or folder", where=str(path), next_command="arm init")
-    if path.suffix == ".jsonl":
-        issues, what = _records(path, schema)
-    elif schema:
+    if schema and path.suffix != ".jsonl":
         raise UsageError("--as goes with a *.jsonl file", where=str(path))
-    elif (path / "manifest.json").is_file():
-        issues, what = _build(path)
-    else:
-        issues, what = _registry(path, workers)
+    if workers and (path.suffix == ".jsonl" or (path / "manifest.json").is_file()):
+        raise UsageError("--workers goes with a registry", where=str(path))
+    built = path.parent if path.name == "manifest.json" else path
+    try:
+        if path.is_file() and path.suffix == ".jsonl":
+            issues, what = _records(path, schema)
+        elif (built / "manifest.json").is_file():
+            issues, what = _build(built)
+        else:
+            issues, what = _registry(path, workers)
+    except ArmError as error:
+        if not error.issues:
+            raise
+        issues, what = list(error.issues), str(path)
     if as_json:
         output.data({"ok": not issues, "checked": what, "issues": [output.issue_json(issue) for issue in issues]})
     else:

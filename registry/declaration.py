@@ -23,10 +23,11 @@ from ..builders.spec import (
     SplitSpec,
 )
 from ..builders.training_rows import load as load_prompt
-from ..cards.dataset import render
+from ..cards.dataset import merge, render
 from ..schemas.actions import DIALECTS
-from ..schemas.arrow import Images
+from ..schemas.arrow import Images, image_columns
 from ..schemas.errors import ArmError, Issue, UsageError
+from ..schemas.store import TABLES
 from ..schemas.validate import nearest
 from ..schemas.yamlfile import YamlFile, read
 from .files import matching
@@ -67,10 +68,7 @@ class Registry:
             if name in names[:i]:
                 reader.issue(f"$.datasets[{i}].name", f"the name {name!r} is taken by an earlier dataset")
         if reader.issues:
-            count = len(reader.issues)
-            raise ArmError(
-                f"{path.name} has {count} problem{'s' if count > 1 else ''}", where=str(path), issues=reader.issues
-            )
+            raise ArmError.of(str(path), reader.issues)
         return cls(path, datasets)
 
     def dataset(self, name: str | None = None) -> BuildSpec:
@@ -98,7 +96,16 @@ class Registry:
         why = reasons(spec, folder) or (["--force"] if force else [])
         if not why:
             return None, []
-        built = build(spec, folder, card=render, workers=workers, executor=executor, progress=progress)
+        card = folder / "README.md"
+        written = card.read_text("utf-8") if card.is_file() else ""  # a person's words in it survive the build
+        built = build(
+            spec,
+            folder,
+            card=lambda manifest: merge(written, manifest) if written else render(manifest),
+            workers=workers,
+            executor=executor,
+            progress=progress,
+        )
         return built, why
 
     def check(
@@ -124,6 +131,8 @@ class _Reader:
         )
         tables = data["tables"]
         self._needs(sources, tables, where)
+        self._files_once(sources, where)
+        self._says_something(data, sources, tables, where)
         spec = BuildSpec(
             name=data["name"],
             namespace=self.file.data["namespace"],
@@ -168,6 +177,38 @@ class _Reader:
             on_conflict=data.get("on_conflict", "error"),
         )
 
+    def _files_once(self, sources: tuple[SourceSpec, ...], where: str) -> None:
+        """A file is read once, and a published name names one file: messages and provenance rest on it."""
+        paths: dict[Path, int] = {}
+        names: dict[str, int] = {}
+        for number, source in enumerate(sources):
+            for name, path in source.files:
+                if paths.setdefault(path.resolve(), number) != number:
+                    self.issue(f"{where}.sources[{number}].path", f"{name} is read by sources[{paths[path.resolve()]}]")
+                elif names.setdefault(name, number) != number:
+                    message = f"{name} is also the name of a file of sources[{names[name]}]; rename one, or move it"
+                    self.issue(f"{where}.sources[{number}].path", message)
+
+    def _says_something(
+        self, data: dict[str, Any], sources: tuple[SourceSpec, ...], tables: dict[str, Any], where: str
+    ) -> None:
+        """Declarations that nothing would read, and pictures that no table would hold, are mistakes."""
+        teacher = data.get("labels", {}).get("teacher")
+        teachers = {s.constants["teacher"] for s in sources if "teacher" in s.constants}
+        if teacher is not None and teacher not in teachers:
+            known = f"; there are {', '.join(sorted(teachers))}" if teachers else ""
+            self.issue(f"{where}.labels.teacher", f"no source declares the teacher {teacher!r}{known}")
+        if data.get("labels") and not set(tables) & {"selection_sft", "bt_pairs"}:
+            self.issue(f"{where}.labels", "means nothing without selection_sft or bt_pairs")
+        for table in data.get("gates", {}).get("max_excluded", {}):
+            if table not in tables:
+                self.issue(f"{where}.gates.max_excluded.{table}", "is no table of this dataset")
+        images = {t: o.get("images", "embed") for t, o in tables.items() if _has_images(t)}
+        if "reference" in images.values() and images.get("states") != "embed":
+            table = next(t for t, how in images.items() if how == "reference")
+            message = "refers to pictures that no table holds; let states embed them"
+            self.issue(f"{where}.tables.{table}.images", message)
+
     def _needs(self, sources: tuple[SourceSpec, ...], tables: dict[str, Any], where: str) -> None:
         kinds = {source.kind for source in sources}
         if not kinds & {"episodes", "states"}:
@@ -194,7 +235,7 @@ class _Reader:
             spec = PromptSpec(id=declared, options=options.get("options", {}))
         else:
             path = self.file.path.parent / declared["file"]
-            spec = PromptSpec(file=(declared["file"], path, declared["sha256"]), options=options.get("options", {}))
+            spec = PromptSpec(file=(path, declared["sha256"]), options=options.get("options", {}))
         try:
             prompt = load_prompt(spec)
         except ArmError as error:
@@ -206,7 +247,7 @@ class _Reader:
 
 
 def _has_images(table: str) -> bool:
-    return table in ("states", "selection_sft", "bt_pairs")
+    return bool(image_columns(TABLES[table]))
 
 
 def _kinds_behind(table: str) -> Iterator[str]:

@@ -10,13 +10,18 @@ from pathlib import Path, PurePosixPath
 def matching(pattern: str, folder: Path) -> list[tuple[str, Path]]:
     """Files that ``pattern`` (relative to ``folder``, or absolute) names, as (published name, path), sorted by name.
 
-    The published name is relative to ``folder``, or to the fixed part of the pattern when it leads elsewhere, so that
-    a dataset says nothing about the machine it was built on.
+    A pattern that names a file is that file, whatever characters it holds. The published name is relative to
+    ``folder``, or to the fixed part of the pattern when it leads elsewhere, so that a dataset says nothing about the
+    machine it was built on.
     """
     folder = folder.absolute()
-    base = _normal(folder / _fixed_part(pattern))
+    if (folder / pattern).is_file():
+        base, matches = _normal(folder / pattern).parent, [pattern]
+    else:
+        base = _normal(folder / _fixed_part(pattern))
+        matches = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - it takes absolute patterns
     start = folder if base.is_relative_to(folder) else base
-    paths = {_normal(folder / match) for match in glob.glob(pattern, root_dir=folder, recursive=True)}  # noqa: PTH207 - takes absolute patterns
+    paths = {_normal(folder / match) for match in matches}
     return sorted((path.relative_to(start).as_posix(), path) for path in paths if path.is_file())
 
 

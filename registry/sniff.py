@@ -24,13 +24,12 @@ _DEFAULT_SPACE = {"function": "pixel", "openwebrl": "norm1000"}  # what the dial
 
 @dataclass(frozen=True)
 class Sniffed:
-    """One file of records: what they are, how many, how many of them are valid."""
+    """One file of records: what they are and how many."""
 
     path: Path
     kind: str
     format: str
     records: int
-    valid: int
 
 
 @dataclass
@@ -91,7 +90,7 @@ def _file(path: Path) -> Sniffed | str:
     (kind, fmt), valid = max(fits.items(), key=lambda item: item[1])
     if valid * 2 < len(sample) + broken:
         return f"{records:,} record{'s' if records > 1 else ''} of no known form"
-    return Sniffed(path, kind, fmt, records, valid + (records - len(sample) - broken))
+    return Sniffed(path, kind, fmt, records)
 
 
 def _drop_unjoinable_labels(found: Folder) -> None:
@@ -168,7 +167,7 @@ def _records(source: Sniffed) -> Iterator[dict[str, Any]]:
 
 
 def _states(source: Sniffed, record: dict[str, Any]) -> Iterator[ImportedState]:
-    context = Context("function", "pixel", {}, source.path.parent)
+    context = Context("function", source.path.parent)
     for state in STATES[source.kind, source.format].read(record, context):
         if isinstance(state, ImportedState):
             yield state

@@ -46,6 +46,8 @@ def reasons(spec: BuildSpec, folder: Path) -> list[str]:
     for path, file in environment["files"].items():
         if _size(folder / path) != file["bytes"]:
             found.append(f"{path} is missing or cut")
+    if not (folder / "README.md").is_file():
+        found.append("README.md is missing")
     return found
 
 
@@ -65,22 +67,22 @@ def _differences(where: str, before: Any, after: Any) -> Iterator[str]:
 
 
 def _sources(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
-    known = {(s["kind"], f["path"]): f["sha256"] for s in before for f in s["files"]}
-    now = {(s.kind, name): path for s in spec.sources for name, path in s.files}
-    for kind, name in sorted(now.keys() - known.keys()):
-        yield f"source {name} ({kind}) is new"
-    for kind, name in sorted(known.keys() - now.keys()):
-        yield f"source {name} ({kind}) is gone"
-    for key in sorted(known.keys() & now.keys()):
-        if _sha256(now[key]) != known[key]:
-            yield f"source {key[1]} ({key[0]}) has other content"
+    """Differences source by source, in declared order: two sources may hold files of one name."""
     if len(before) != len(spec.sources):
+        yield f"sources: {len(before)} -> {len(spec.sources)}"
         return
     for number, (old, new) in enumerate(zip(before, spec.sources, strict=True)):
-        for name in ("format", "dialect", "space", "license", "constants", "on_invalid", "on_conflict"):
+        for name in ("kind", "format", "dialect", "space", "license", "constants", "on_invalid", "on_conflict"):
             value = dict(new.constants) if name == "constants" else getattr(new, name)
             if old[name] != value:
                 yield f"sources[{number}].{name}: {_short(old[name])} -> {_short(value)}"
+        known = {file["path"]: file["sha256"] for file in old["files"]}
+        now = dict(new.files)
+        yield from (f"sources[{number}]: {name} is new" for name in sorted(now.keys() - known.keys()))
+        yield from (f"sources[{number}]: {name} is gone" for name in sorted(known.keys() - now.keys()))
+        for name in sorted(known.keys() & now.keys()):
+            if _sha256(now[name]) != known[name]:
+                yield f"sources[{number}]: {name} has other content"
 
 
 def _prompts(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:

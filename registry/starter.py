@@ -47,7 +47,7 @@ def from_folder(found: Folder, target: Path) -> str:
     """A registry that builds what was found, its paths relative to ``target``, the registry's folder."""
     sources = [line for source in found.sources for line in _source(source, found, target)]
     for path, why in found.skipped:
-        sources.append(f"      # skipped {_relative(path, target)}: {why}")
+        sources.append(f"      # skipped {json.dumps(_relative(path, target))}: {why}")
     kinds = {source.kind for source in found.sources}
     tables = ["states"]
     if "candidate_sets" in kinds:

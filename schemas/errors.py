@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 _DIGITS = re.compile(r"(\d+)")
 
@@ -63,6 +64,20 @@ class ArmError(Exception):
             lines.append(f"  next: {self.next_command}")
         return "\n".join(lines)
 
+    @classmethod
+    def of(cls, where: str, issues: Iterable[Issue], next_command: str | None = None) -> Self:
+        """The error of one file with these issues."""
+        found = list(issues)
+        count = f"{len(found)} problem{'s' if len(found) != 1 else ''}"
+        return cls(f"has {count}", where=where, issues=found, next_command=next_command)
+
 
 class UsageError(ArmError):
     """The user asked for something that does not exist or cannot be combined (exit code 2)."""
+
+
+def plain(text: str) -> str:
+    """Text that a terminal shows and never obeys: control and other unprintable characters as ``\\uXXXX``."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ class Context:
     """What a record cannot say about itself: its source's declaration and where its picture paths start."""
 
     dialect: str
-    space: str
-    constants: Mapping[str, Any]
     folder: Path  # of the source file; relative picture paths start here and may not leave it
 
 

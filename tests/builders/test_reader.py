@@ -256,3 +256,22 @@ def test_no_manifest_no_build(build: Build, data: bytes | None, message: str) ->
     path.unlink() if data is None else path.write_bytes(data)
     with pytest.raises(ArmError, match=message):
         reader.check(build.folder)
+
+
+def test_a_table_that_was_not_read_is_no_clean_table(build: Build) -> None:
+    """Another schema, or a table of another name: its rows cannot be checked, and that is said."""
+
+    def change(manifest: Manifest) -> None:
+        tables = manifest["identity"]["tables"]
+        tables["states"]["schema"] = "state/9"
+        tables["foo"] = tables.pop("bt_pairs")
+
+    _seal(build.folder, change)
+    found = {issue.path: issue.message for issue in reader.check(build.folder)}
+    assert found["$.identity.tables.states.schema"].startswith("is 'state/9', which this version does not know")
+    assert "$.identity.tables.foo.schema" in found
+
+
+def test_a_missing_card_is_named(build: Build) -> None:
+    (build.folder / "README.md").unlink()
+    assert [issue.file for issue in reader.check(build.folder)] == ["README.md"]

@@ -221,7 +221,7 @@ def test_a_state_that_lacks_what_the_prompt_shows_is_named(
 def _file(toy: Toy, text: str, sha256: str | None = None) -> SelectionSpec:
     path = toy.folder / "mine.txt"
     path.write_text(text, "utf-8")
-    return SelectionSpec(PromptSpec(file=("mine.txt", path, sha256 or hashlib.sha256(text.encode()).hexdigest())))
+    return SelectionSpec(PromptSpec(file=(path, sha256 or hashlib.sha256(text.encode()).hexdigest())))
 
 
 def test_a_prompt_from_a_file_is_filled_and_published(toy: Toy) -> None:
@@ -233,7 +233,7 @@ def test_a_prompt_from_a_file_is_filled_and_published(toy: Toy) -> None:
     assert _text(row["prompt"]).endswith("{}{0.__class__}{% x %}")  # plain substitution
     published = json.loads((build.folder / "prompts" / f"{row['prompt_id'].replace(':', '-')}.json").read_bytes())
     assert published["sha256"] == row["prompt_sha256"]
-    assert build.identity["parameters"]["selection_sft"]["prompt"]["id"]["file"] == "mine.txt"
+    assert build.identity["parameters"]["selection_sft"]["prompt"]["id"].startswith("sha256:")
 
 
 def test_another_file_than_declared_is_refused_before_anything_is_read(toy: Toy) -> None:

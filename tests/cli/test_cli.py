@@ -199,3 +199,57 @@ def test_completion_is_available(registry: Path) -> None:
     env = {**os.environ, "_ARM_COMPLETE": "bash_source"}
     done = subprocess.run([str(ARM)], env=env, cwd=registry, capture_output=True, text=True, check=False)
     assert "_arm_completion" in done.stdout
+
+
+def test_validate_prints_json_whatever_it_finds(registry: Path) -> None:
+    """Also for problems of the registry itself, for thousands of broken records, and for a broken manifest."""
+    text = (registry / "registry.yaml").read_text("utf-8")
+    (registry / "typo.yaml").write_text(text.replace("namespace:", "namspace:"), "utf-8")
+    (registry / "data" / "labels.jsonl").write_bytes(b"{}\n" * 3000)
+    broken = registry / "broken"
+    broken.mkdir()
+    (broken / "manifest.json").write_text("{}", "utf-8")
+    for path, least in (("typo.yaml", 2), ("registry.yaml", 1000), ("broken", 1)):
+        done = run("validate", path, "--json", cwd=registry)
+        report = orjson.loads(done.stdout)
+        assert done.returncode == 1
+        assert not report["ok"]
+        assert len(report["issues"]) >= least
+    words = run("validate", "registry.yaml", cwd=registry).stderr.splitlines()
+    assert len(words) < 60
+    assert "more; `arm validate --json` lists them" in words[-2]
+
+
+def test_validate_says_what_the_gates_will_say(registry: Path) -> None:
+    file = registry / "registry.yaml"
+    file.write_text(file.read_text("utf-8").replace("{selection_sft: 0.25}", "{selection_sft: 0.01}"), "utf-8")
+    checked = run("validate", cwd=registry)
+    assert checked.returncode == 1
+    assert "$.gates.max_excluded.selection_sft selection_sft: 17.9% of 117 labels are excluded" in checked.stderr
+    built = run("build", cwd=registry)
+    assert built.returncode == 1
+    assert "17.9% of 117 labels are excluded, more than 1.0%" in built.stderr
+    assert "max_excluded: {selection_sft: 0.18}" in built.stderr
+
+
+def test_nothing_that_is_quoted_steers_the_terminal(registry: Path) -> None:
+    odd = "a\x1b]0;owned\x07\x9b2J.jsonl"
+    (registry / "runs" / odd).write_text("{}\n", "utf-8")
+    done = run("init", "mine", "--from", "runs", cwd=registry)
+    assert done.returncode == 0
+    assert "a\\u001b]0;owned\\u0007\\u009b2J.jsonl" in done.stderr
+    assert run("build", cwd=registry).returncode == 0
+    built = registry / "build" / "action-reward-models-data"
+    (built / "data" / "states" / odd).write_text("", "utf-8")
+    checked = run("validate", str(built), cwd=registry)
+    assert checked.returncode == 1
+    assert not set("\x1b\x07\x9b") & set(done.stderr + done.stdout + checked.stderr)
+
+
+def test_what_the_system_refuses_is_a_message(registry: Path) -> None:
+    (registry / "d.jsonl").mkdir()
+    for words in ("validate d.jsonl --as episode/1", "init data/labels.jsonl/x"):
+        done = run(*shlex.split(words), cwd=registry)
+        assert done.returncode in (1, 2)
+        assert "Traceback" not in done.stderr
+        assert done.stderr.startswith("arm: ")

@@ -22,9 +22,9 @@ datasets:
       - {kind: teacher_labels, format: first_release, path: l.jsonl, teacher: t}
     split: {validation: 0.1, seed: 42}
     tables:
-      states: {images: reference}
+      states: {images: embed}
       selection_sft: {prompt: selection/1, options: {history_window: 3}, duplicates: keep}
-      bt_pairs: {prompt: scalar/1, max_pairs_per_set: 1, rules: {coordinate_only: quarantine}}
+      bt_pairs: {prompt: scalar/1, images: reference, max_pairs_per_set: 1, rules: {coordinate_only: quarantine}}
     gates: {leakage: warn, max_excluded: {bt_pairs: 0.5}}
 """
 
@@ -49,7 +49,7 @@ def test_good(folder: Path) -> None:
     assert [name for name, _ in spec.sources[0].files] == ["e/a.jsonl", "e/b.jsonl"]
     assert [source.license for source in spec.sources] == ["mit", "cc0-1.0", "mit"]
     assert spec.sources[2].constants == {"teacher": "t"}
-    assert spec.images == {"states": "reference", "selection_sft": "embed", "bt_pairs": "embed"}
+    assert spec.images == {"states": "embed", "selection_sft": "embed", "bt_pairs": "reference"}
     assert spec.selection is not None
     assert spec.pairs is not None
     assert (spec.selection.duplicates, spec.selection.shuffle) == ("keep", True)
@@ -130,7 +130,7 @@ BAD: list[tuple[str, str, list[tuple[int, str, str]]]] = [
         (4, "$.datasets[0]", "lacks the field 'tables'"),
         (12, "$.datasets[0].table", "is not a known field; did you mean 'tables'?"),
     ]),
-    ("states: {images: reference}", "states: {images: link}", [
+    ("states: {images: embed}", "states: {images: link}", [
         (13, "$.datasets[0].tables.states.images", 'is "link", not one of embed, reference'),
     ]),
     ("selection_sft: {prompt: selection/1", "selection_sft: {prompt: selection/2", [
@@ -185,7 +185,7 @@ def test_bad(old: str, new: str, expected: list[tuple[int, str, str]], folder: P
     for (_, _, message), (_, _, wanted) in zip(found, expected, strict=True):
         assert message.startswith(wanted), message
     assert {issue.file for issue in caught.value.issues} == {str(path)}
-    assert re.search(r"registry\.yaml has \d+ problem", str(caught.value))
+    assert re.search(r"has \d+ problem", str(caught.value))
 
 
 def test_there_are_enough_bad_registries() -> None:
@@ -219,7 +219,7 @@ def test_tables_need_their_sources(folder: Path) -> None:
 
 def test_names_are_unique_and_asked_for_by_name(folder: Path) -> None:
     second = GOOD[GOOD.index("  - name") :]
-    with pytest.raises(ArmError, match=r"registry.yaml has 1 problem") as caught:
+    with pytest.raises(ArmError, match=r"has 1 problem") as caught:
         Registry.load(write(folder, GOOD + second))
     assert caught.value.issues[0].message == "the name 'data' is taken by an earlier dataset"
     registry = Registry.load(write(folder, GOOD + second.replace("name: data", "name: more")))
@@ -232,10 +232,69 @@ def test_published_names_say_nothing_about_the_machine(folder: Path) -> None:
     """Files outside the registry's folder are named from the fixed part of their pattern on."""
     inner = folder / "registries" / "mine"
     inner.mkdir(parents=True)
-    text = (
-        GOOD.replace("e/*.jsonl", f"{folder}/e/*.jsonl")
-        .replace("c.jsonl", "../../c.jsonl")
-        .replace("l.jsonl, t", "../../l.jsonl, t")
-    )
-    spec = Registry.load(write(inner, text)).dataset()
+    text = GOOD.replace("e/*.jsonl", f"{folder}/e/*.jsonl").replace("path: c.jsonl", "path: ../../c.jsonl")
+    spec = Registry.load(write(inner, text.replace("path: l.jsonl", "path: ../../l.jsonl"))).dataset()
     assert [name for source in spec.sources for name, _ in source.files] == ["a.jsonl", "b.jsonl", "c.jsonl", "l.jsonl"]
+
+
+def problems(folder: Path, text: str) -> list[tuple[int, str, str]]:
+    with pytest.raises(ArmError) as caught:
+        Registry.load(write(folder, text))
+    return [(issue.line, issue.path, issue.message) for issue in caught.value.issues]
+
+
+def test_a_file_is_declared_once(folder: Path) -> None:
+    """The same file in two sources would be read twice; two files of one name could not be told apart."""
+    twice = GOOD.replace("path: l.jsonl", "path: ./e/../c.jsonl")
+    assert problems(folder, twice) == [(10, "$.datasets[0].sources[2].path", "c.jsonl is read by sources[1]")]
+    (folder / "away").mkdir()
+    (folder / "away" / "c.jsonl").write_text("{}\n", "utf-8")
+    inner = folder / "inner"
+    inner.mkdir()
+    (inner / "c.jsonl").write_text("{}\n", "utf-8")
+    same_name = GOOD.replace("e/*.jsonl", "../e/*.jsonl").replace("path: l.jsonl", "path: ../away/c.jsonl")
+    (found,) = problems(inner, same_name)
+    assert found[1:] == (
+        "$.datasets[0].sources[2].path",
+        "c.jsonl is also the name of a file of sources[1]; rename one, or move it",
+    )
+
+
+def test_a_path_with_brackets_names_its_file(folder: Path) -> None:
+    odd = folder / "runs [v1]"
+    odd.mkdir()
+    (odd / "c*.jsonl").write_text("{}\n", "utf-8")
+    text = GOOD.replace("path: c.jsonl", "path: 'runs [v1]/c*.jsonl'")
+    assert [n for n, _ in Registry.load(write(folder, text)).dataset().sources[1].files] == ["runs [v1]/c*.jsonl"]
+
+
+def test_declarations_that_nothing_reads_are_refused(folder: Path) -> None:
+    labels = GOOD.replace("    tables:\n", "    labels: {teacher: tt}\n    tables:\n")
+    assert problems(folder, labels) == [
+        (12, "$.datasets[0].labels.teacher", "no source declares the teacher 'tt'; there are t")
+    ]
+    head, tail = labels.replace("tt}", "t}").split("      selection_sft:")
+    untrained = head + "    gates:" + tail.split("    gates:")[1]
+    assert [found[1:] for found in problems(folder, untrained)] == [
+        ("$.datasets[0].labels", "means nothing without selection_sft or bt_pairs"),
+        ("$.datasets[0].gates.max_excluded.bt_pairs", "is no table of this dataset"),
+    ]
+
+
+@pytest.mark.parametrize("states", ["      states: {images: reference}\n", ""])
+def test_pictures_must_lie_in_some_table(states: str, folder: Path) -> None:
+    text = GOOD.replace("      states: {images: embed}\n", states)
+    (found,) = problems(folder, text)
+    assert found[2] == "refers to pictures that no table holds; let states embed them"
+
+
+def test_an_external_prompt_is_known_by_its_content_only(folder: Path) -> None:
+    import hashlib
+
+    words = "Task: {{task}}\n{{observation}}\n"
+    (folder / "words.txt").write_text(words, "utf-8")
+    sha256 = hashlib.sha256(words.encode()).hexdigest()
+    text = GOOD.replace("prompt: scalar/1", f"prompt: {{file: {folder}/words.txt, sha256: {sha256}}}")
+    parameters = Registry.load(write(folder, text)).dataset().parameters()
+    assert parameters["bt_pairs"]["prompt"] == {"id": f"sha256:{sha256}", "options": {}}
+    assert str(folder) not in str(parameters)

@@ -61,7 +61,7 @@ def test_release_shaped_folder(tmp_path: Path) -> None:
     }
     assert (found.dialect, found.space) == ("openwebrl", "norm1000")
     text = starter.from_folder(found, tmp_path)
-    assert "# skipped runs/labels.jsonl: only 0 of" in text
+    assert '# skipped "runs/labels.jsonl": only 0 of' in text
 
 
 def test_points_beyond_a_thousand_are_pixels(tmp_path: Path) -> None:
@@ -101,3 +101,14 @@ def test_a_registry_from_scratch_is_valid_once_its_files_are_there(tmp_path: Pat
     issues, account = Registry.load(tmp_path).check(workers=1)
     assert issues == []
     assert account["bt_pairs"]["in"] == 388
+
+
+def test_a_file_name_cannot_edit_the_registry(tmp_path: Path) -> None:
+    runs = tmp_path / "runs [v1]"
+    runs.mkdir()
+    for name in ("episodes", "candidates", "labels"):
+        (runs / f"{name}.jsonl").write_bytes((SAMPLE / f"{name}.jsonl").read_bytes())
+    (runs / "x\n    gates: {leakage: warn}\n    #.jsonl").write_text('{"hello": 1}\n', "utf-8")
+    registry = declared(runs, tmp_path / "registry")
+    assert registry.dataset().gates.leakage == "error"
+    assert len(registry.dataset().sources) == 3

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from action_reward_models.registry import Registry
+from action_reward_models.schemas.errors import ArmError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
 
@@ -60,7 +61,7 @@ def test_nothing_changed(project: Path) -> None:
             'sources[2].constants: {"teacher":"scripted-solver"} -> {"teacher":"another"}',
         ),
         ("leakage: error", "leakage: warn", 'gates.leakage: "error" -> "warn"'),
-        ("      states: {}", "      states: {images: reference}", 'images.states: "embed" -> "reference"'),
+        ("max_pairs_per_set: 2", "max_pairs_per_set: 2, images: reference", 'images.bt_pairs: "embed" -> "reference"'),
         ("    tables:", "    shards: 2\n    tables:", "shards: 1 -> 2"),
     ],
 )
@@ -86,11 +87,11 @@ def test_sources_are_compared_by_content(project: Path) -> None:
     labels.touch()
     assert why(project) == []
     labels.write_bytes(data.replace(b'"selection": 3', b'"selection": 2', 1))
-    assert why(project) == ["source data/labels.jsonl (teacher_labels) has other content"]
+    assert why(project) == ["sources[2]: data/labels.jsonl has other content"]
     labels.write_bytes(data)
     (project / "data" / "more.jsonl").write_bytes(data[: data.index(b"\n") + 1])
     edit(project, "path: data/labels.jsonl", 'path: "data/[lm]*.jsonl"')
-    assert why(project) == ["source data/more.jsonl (teacher_labels) is new"]
+    assert why(project) == ["sources[2]: data/more.jsonl is new"]
 
 
 def test_a_damaged_build_is_made_again(project: Path) -> None:
@@ -99,3 +100,46 @@ def test_a_damaged_build_is_made_again(project: Path) -> None:
     assert why(project) == ["data/bt_pairs/train-00000-of-00001.parquet is missing or cut"]
     (build / "manifest.json").write_text("{", "utf-8")
     assert why(project) == ["there is no build yet"]
+
+
+def test_sources_are_compared_one_by_one(project: Path) -> None:
+    """A file that moves to a source with another dialect has equal bytes and other rows."""
+    data = project / "data"
+    lines = (data / "candidates.jsonl").read_bytes().splitlines(keepends=True)
+    (data / "candidates.jsonl").unlink()
+    (data / "c1.jsonl").write_bytes(b"".join(lines[:50]))
+    (data / "c2.jsonl").write_bytes(b"".join(lines[50:]))
+    line = "{kind: candidate_sets, format: first_release, path: data/candidates.jsonl, dialect: function, space: pixel}"
+    one, two = (line.replace("candidates.jsonl", f"c{n}.jsonl") for n in (1, 2))
+    edit(project, f"- {line}", f"- {one}\n      - {two}")
+    assert why(project) == ["sources: 3 -> 4"]
+    Registry.load(project).build(workers=1)
+    assert why(project) == []
+    edit(project, two, two.replace("dialect: function", "dialect: openwebrl"))
+    assert why(project) == ['sources[2].dialect: "function" -> "openwebrl"']
+
+
+def test_a_build_without_its_card_is_made_again(project: Path) -> None:
+    (project / "build" / "action-reward-models-data" / "README.md").unlink()
+    assert why(project) == ["README.md is missing"]
+
+
+def test_what_a_person_wrote_in_the_card_survives(project: Path) -> None:
+    card = project / "build" / "action-reward-models-data" / "README.md"
+    text = card.read_text("utf-8")
+    card.write_text(text.replace("---\nlicense", "---\nmine: 1.10\nlicense", 1) + "\nCite us as follows.\n", "utf-8")
+    edit(project, "seed: 42", "seed: 43")
+    Registry.load(project).build(workers=1)
+    again = card.read_text("utf-8")
+    assert again.endswith("\nCite us as follows.\n")
+    assert "mine: 1.10" in again
+    assert again != text
+
+
+def test_files_that_no_build_made_are_not_deleted(project: Path) -> None:
+    notes = project / "build" / "action-reward-models-data" / "NOTES.txt"
+    notes.write_text("mine", "utf-8")
+    edit(project, "seed: 42", "seed: 43")
+    with pytest.raises(ArmError, match=r"holds files that no build made and that would be lost: NOTES\.txt"):
+        Registry.load(project).build(workers=1)
+    assert notes.read_text("utf-8") == "mine"
