@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+DEEPEST = 200  # lists and objects in each other; no stack decides, so that every process accepts the same lines
 _BOM = b"\xef\xbb\xbf"
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class JsonError(ValueError):
-    """A line that is not one strict JSON value; the message says why and at which column (1-based, bytes)."""
+    """A line that is not one strict JSON value; the message says why and at which column (1-based, characters)."""
 
 
 class Line(NamedTuple):
@@ -45,19 +48,54 @@ def read_lines(path: Path, feed: Callable[[bytes], object] | None = None) -> Ite
 def loads(raw: bytes) -> Any:
     """Parse one JSON value.
 
-    Raises JsonError for invalid JSON, duplicate keys, NaN and infinities, and text that is not UTF-8. Integers keep
-    every digit.
+    Raises JsonError for invalid JSON, duplicate keys, NaN and infinities, text that is not UTF-8, and what is nested
+    more than ``DEEPEST`` deep. Integers keep every digit.
     """
     try:
-        orjson.loads(raw)  # for its strict grammar only: it keeps the last of two equal keys and rounds long integers
+        value = orjson.loads(raw)  # for its grammar only: it keeps the last of two equal keys, rounds long integers
     except orjson.JSONDecodeError as error:
         raise JsonError(f"not JSON: {error.msg} at column {error.colno}") from error
+    if raw.count(b"[") + raw.count(b"{") > DEEPEST and _is_deep(value):
+        raise JsonError(_TOO_DEEP)
+    del value  # a long line is not held twice
+    text = raw.decode()
     try:
-        return _EXACT.decode(raw.decode())
+        return _EXACT.decode(text)
     except JsonError:
         raise
-    except (ValueError, RecursionError) as error:  # thousands of digits, or nested about a thousand deep
+    except ValueError as error:  # thousands of digits
         raise JsonError(f"not JSON we can hold: {error}") from error
+    except RecursionError as error:  # deep below the first of two equal keys, or the caller left no room
+        if nests_deeper(text, DEEPEST):
+            raise JsonError(_TOO_DEEP) from error
+        raise
+
+
+def nests_deeper(text: str, limit: int, begin: int = 0) -> bool:
+    """Whether the JSON value at ``begin`` holds lists and objects more than ``limit`` deep; judged by its brackets, so
+    that it may be broken, and something else may follow it."""
+    if text.count("[", begin) + text.count("{", begin) <= limit:
+        return False
+    depth = 0
+    for token in _TOKEN.finditer(text, begin):
+        first = text[token.start()]
+        if first != '"':
+            depth += 1 if first in "[{" else -1
+            if not 0 < depth <= limit:
+                return depth > limit
+    return False
+
+
+def _is_deep(value: Any) -> bool:
+    level: list[Any] = [[value]]
+    for _ in range(DEEPEST + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is list or type(inner) is dict
+        ]
+    return bool(level)
 
 
 def loads_line(line: Line) -> Any:
@@ -80,3 +118,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _EXACT = json.JSONDecoder(object_pairs_hook=_unique)
+_TOO_DEEP = f"not JSON we can hold: nested more than {DEEPEST} deep"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +16,7 @@ from .errors import Issue
 from .store import Schema, load
 
 _LONGEST_NAME = 80  # of a field, in a message
+_DEEP = "Recursion limit reached"  # jsonschema_rs, of a value nested more than 255 deep
 Found = tuple[str, Any, Any, list[str | int]]  # keyword, the schema node it stands in, instance, path of the instance
 
 
@@ -29,6 +32,10 @@ class RowValidator:
             return self._validator.is_valid(row)
         except UnicodeEncodeError:  # half of a surrogate pair where the characters matter: a string that is not text
             return False
+        except ValueError as error:
+            if _DEEP not in str(error):
+                raise
+            return False
 
     def problems(self, row: Any) -> list[tuple[str, str]]:
         """Return every problem of one row as (JSON path, message), sorted; empty for a valid row."""
@@ -37,7 +44,11 @@ class RowValidator:
         try:
             errors = list(self._validator.iter_errors(row))
         except UnicodeEncodeError:
-            return sorted(_surrogates(row, []))
+            return sorted(_surrogates(row))
+        except ValueError as error:
+            if _DEEP not in str(error):
+                raise
+            return [("$", "is nested too deeply")]
         return collect(self._found(error, row) for error in errors)
 
     def _found(self, error: jsonschema_rs.ValidationError, row: Any) -> Found:
@@ -166,14 +177,17 @@ def _listed(types: str | list[str]) -> list[str]:
     return [types] if isinstance(types, str) else types
 
 
-def _surrogates(value: Any, path: list[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield the strings of ``value`` that no encoding can write."""
-    if isinstance(value, str):
-        if any("\ud800" <= c <= "\udfff" for c in value):
-            yield json_path(path), "holds half of a surrogate pair, which is not text"
-    elif isinstance(value, dict | list):
-        for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _surrogates(inner, [*path, step])
+def _surrogates(row: Any) -> Iterator[tuple[str, str]]:
+    """Yield the strings of ``row`` that no encoding can write."""
+    left: list[tuple[Any, tuple[str | int, ...]]] = [(row, ())]
+    while left:
+        value, path = left.pop()
+        if isinstance(value, str):
+            if any("\ud800" <= c <= "\udfff" for c in value):
+                yield json_path(path), "holds half of a surrogate pair, which is not text"
+        elif isinstance(value, dict | list):
+            steps = value.items() if isinstance(value, dict) else enumerate(value)
+            left += [(inner, (*path, step)) for step, inner in steps]
 
 
 def _items(values: list[Any]) -> str:
@@ -182,10 +196,13 @@ def _items(values: list[Any]) -> str:
 
 def _short(value: Any, limit: int = 80) -> str:
     """A value as JSON text, cut and without what a terminal would obey: error messages must not dump a screenshot."""
-    import json
-
     if isinstance(value, dict | list) and len(value) > 20:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    text = json.dumps(value[: limit * 2] if isinstance(value, str) else value, ensure_ascii=False, default=str)
+    value = value[: limit * 2] if isinstance(value, str) else value
+    pieces = _JSON.iterencode(value)  # piece by piece: what is cut away may be large or deep
+    text = "".join(itertools.islice(pieces, limit + 1))
     text = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)

@@ -8,6 +8,7 @@ import math
 import random
 import re
 import string
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -200,18 +201,61 @@ def test_long_digits_within_text_are_text() -> None:
     ]
 
 
-def test_deep_nesting_is_read_or_refused_but_never_a_crash() -> None:
-    for depth in (10, 100, 200, 254, 255, 300, 500, 900, 1000, 1024, 1025, 2000, 100_000):
-        for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
-            raw = opening * depth + b"1" + closing * depth
-            try:
-                value = jsonl.loads(raw)
-            except JsonError:
-                assert depth > 200
-                continue
-            for _ in range(depth):
-                value = value[0] if opening == b"[" else value["a"]
-            assert value == 1
+def from_a_stack(frames: int, call: Callable[[], Any]) -> Any:
+    return from_a_stack(frames - 1, call) if frames else call()
+
+
+def outcome(raw: bytes) -> Any:
+    try:
+        return jsonl.loads(raw)
+    except JsonError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("frames", [0, 300, 650])
+@pytest.mark.parametrize("depth", [10, 199, 200, 201, 254, 255, 300, 500, 900, 1000, 1024, 1025, 2000, 100_000])
+def test_nesting_is_limited_whatever_the_stack_of_the_caller(depth: int, frames: int) -> None:
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        raw = opening * depth + b"1" + closing * depth
+        value = from_a_stack(frames, lambda raw=raw: outcome(raw))  # type: ignore[misc]
+        if depth > jsonl.DEEPEST:
+            kept = depth <= 1024
+            assert value == "not JSON we can hold: nested more than 200 deep" if kept else "depth limit" in value
+            continue
+        for _ in range(depth):
+            value = value[0] if opening == b"[" else value["a"]
+        assert value == 1
+
+
+@pytest.mark.parametrize("frames", [0, 300, 650])
+@pytest.mark.parametrize("depth", [100, 300, 990])
+def test_what_is_nested_below_a_repeated_key_is_refused(depth: int, frames: int) -> None:
+    raw = b'{"a":' + b"[" * depth + b"]" * depth + b',"a":1}'
+    assert re.search("stands twice|nested more than", from_a_stack(frames, lambda: outcome(raw)))
+
+
+def test_brackets_in_texts_and_side_by_side_nest_nothing() -> None:
+    brackets = "[" * 300 + '\\"{' * 300
+    value = {"a": brackets, brackets: [[], {}] * 300, "b": [[brackets]]}
+    assert jsonl.loads(json.dumps(value).encode()) == value
+
+
+NESTS: list[tuple[str, int, bool]] = [
+    ("[[1]]", 1, True),
+    ("[[1]]", 2, False),
+    ('{"a":{"b":[]}}', 2, True),
+    ("[] [[[[", 1, False),  # what follows the value
+    ("]]] [[[[", 1, False),
+    ('["[[[", "\\"[[["]', 1, False),
+    ('["[[[', 1, False),
+    ('["\\\\", [[', 2, True),
+]
+
+
+@pytest.mark.parametrize(("text", "limit", "deeper"), NESTS)
+def test_nesting_is_counted_by_brackets(text: str, limit: int, deeper: bool) -> None:
+    assert jsonl.nests_deeper(text, limit) is deeper
+    assert jsonl.nests_deeper("[[[[[" + text, limit, 5) is deeper
 
 
 ALPHABET = string.ascii_letters[:6] + '"\\/\b\f\n\r\t\x00\x7f \u00e9\u2028\ud7ff\ue000\U0001f600{}[]:,'

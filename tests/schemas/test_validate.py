@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,40 @@ def test_half_a_surrogate_pair_is_a_problem_and_no_crash() -> None:
         ("$.history[1].thought", "holds half of a surrogate pair, which is not text"),
         ("$.state_id", "holds half of a surrogate pair, which is not text"),
     ]
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def from_a_stack(frames: int, call: Callable[[], Any]) -> Any:
+    return from_a_stack(frames - 1, call) if frames else call()
+
+
+@pytest.mark.parametrize("frames", [0, 800])
+def test_a_deeply_nested_value_is_a_problem_and_no_crash(frames: int) -> None:
+    validator, label = for_schema("first_release_label/1"), example("first_release_label", "picked")
+
+    def problems(depth: int) -> list[tuple[str, str]]:
+        return from_a_stack(frames, lambda: validator.problems(label | {"selection": nested(depth)}))  # type: ignore[no-any-return]
+
+    assert problems(250) == [("$.selection", f"is {'[' * 79}…, not an integer or null")]
+    for depth in (256, 260, 900, 5_000):
+        assert problems(depth) == [("$", "is nested too deeply")]
+        assert not validator.is_valid(label | {"selection": nested(depth)})
+    broken = validator.problems({"state_id": "\ud800", "selection": nested(5_000)})
+    assert broken in (
+        [("$", "is nested too deeply")],
+        [("$.state_id", "holds half of a surrogate pair, which is not text")],
+    )
+
+
+def test_other_errors_of_the_validator_are_not_hidden() -> None:
+    with pytest.raises(ValueError, match="Unsupported type"):
+        for_schema("first_release_label/1").problems({"state_id": object()})
 
 
 def test_whole_surrogate_pairs_and_all_other_text_are_fine() -> None:
