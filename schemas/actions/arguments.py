@@ -6,22 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .canonical import is_pair, json_value, number
+from .canonical import is_pair, json_value, number, point
 from .model import POINTS, UnreadableError
-
-_EXACT = 2**53  # pixels; beyond it a coordinate is no exact float, and no screen has it
-
-
-def point(value: Any) -> tuple[int | float, int | float]:
-    """A list of two numbers as ``(x, y)``."""
-    if not is_pair(value):
-        raise UnreadableError("must be two numbers")
-    x, y = value
-    if type(x) is not int or type(y) is not int:
-        x, y = number(x), number(y)
-    if not (-_EXACT < x < _EXACT and -_EXACT < y < _EXACT):
-        raise UnreadableError("is out of range")
-    return x, y
 
 
 def text(value: Any) -> str:

@@ -17,9 +17,11 @@ from typing import Any
 import orjson
 
 from ..errors import ArmError
-from .model import POINTS, Call, UnreadableError
+from ..jsonl import nests_deeper
+from .model import DEEPEST, POINTS, Call, UnreadableError
 
 _SORTED = orjson.OPT_SORT_KEYS
+_EXACT = 2**53  # pixels; beyond it a coordinate is no exact float, and no screen has it
 
 
 def number(value: int | float) -> int | float:
@@ -32,18 +34,48 @@ def number(value: int | float) -> int | float:
     return whole if whole == value else value
 
 
-def json_value(value: Any) -> Any:
-    """A JSON value with every number in its one form, at any depth."""
+def point(value: Any) -> tuple[int | float, int | float]:
+    """A list of two numbers as ``(x, y)``."""
+    if not is_pair(value):
+        raise UnreadableError("must be two numbers")
+    x, y = value
+    if type(x) is not int or type(y) is not int:
+        x, y = number(x), number(y)
+    if not (-_EXACT < x < _EXACT and -_EXACT < y < _EXACT):
+        raise UnreadableError("is out of range")
+    return x, y
+
+
+def json_value(value: Any, depth: int = 0) -> Any:
+    """A JSON value with every number in its one form, and every point in it checked; ``depth`` is what it stands in.
+
+    Raises UnreadableError for what is no JSON, nested more than ``DEEPEST`` deep, or a point that no screen has.
+    """
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
     if kind is float:
         return number(value)
     if kind is list:
-        return [json_value(item) for item in value]
+        if depth == DEEPEST:
+            raise UnreadableError("is nested too deeply")
+        return [json_value(item, depth + 1) for item in value]
     if kind is dict:
-        return {key: json_value(item) for key, item in value.items()}
+        if depth == DEEPEST:
+            raise UnreadableError("is nested too deeply")
+        return {
+            key: _inner_point(item) if key.endswith("point_2d") and is_pair(item) else json_value(item, depth + 1)
+            for key, item in value.items()
+        }
     raise UnreadableError(f"holds a {kind.__name__}, which is no JSON value")
+
+
+def _inner_point(value: Any) -> list[int | float]:
+    """A point below an argument stays a list, but a conversion moves it."""
+    try:
+        return list(point(value))
+    except UnreadableError as error:
+        raise UnreadableError(f"holds a point that {error}") from None
 
 
 def identity(calls: Iterable[Call]) -> tuple[str, str]:
@@ -76,9 +108,11 @@ def unreadable_key(text: str) -> str:
 def calls_from_json(text: str) -> tuple[Call, ...]:
     """The calls whose canonical JSON is ``text``. Raises ArmError when it is not a list of calls."""
     try:
+        if nests_deeper(text, DEEPEST + 3):  # the list, the call and its arguments
+            raise UnreadableError("nested too deeply")
         # Not orjson: it turns integers beyond 64 bits into floats.
         return tuple(_call(**item) for item in json.loads(text))
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise ArmError(f"not the canonical JSON of calls: {error}") from error
 
 
@@ -88,7 +122,7 @@ def _call(*, name: str, verb: str, arguments: dict[str, Any]) -> Call:
 
 def _restored(name: str, value: Any) -> Any:
     """JSON has no tuples: a pair of numbers under a point's name was one."""
-    return tuple(value) if (name in POINTS or name.endswith("point_2d")) and is_pair(value) else value
+    return point(value) if (name in POINTS or name.endswith("point_2d")) and is_pair(value) else json_value(value)
 
 
 def is_pair(value: object) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..errors import ArmError
 from . import literals
-from .arguments import UNKNOWN, Tool, amount, checked, keys, point, text
+from .arguments import UNKNOWN, Tool, amount, checked, keys, text
+from .canonical import point
 from .dialect import Dialect, Scan
 from .model import Call, UnreadableError
 

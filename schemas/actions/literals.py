@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from .canonical import number
-from .model import UnreadableError
+from .model import DEEPEST, UnreadableError
 
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[^\W\d][\w.]*")
@@ -18,7 +18,6 @@ _ESCAPE = re.compile(rf"\\({_PAIR}|u[0-9a-fA-F]{{4}}|x[0-9a-fA-F]{{2}}|.)", re.D
 _WORD = re.compile(r"[^\W\d]\w*")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
-_DEEPEST = 20  # lists in lists
 
 
 def skip(source: str, at: int) -> int:
@@ -74,7 +73,9 @@ def _value(source: str, at: int, depth: int = 0) -> tuple[Any, int]:
             raise UnreadableError(f"the string at character {at} has no end")
         raw = match[1] if match[1] is not None else match[2]
         return (_ESCAPE.sub(_unescaped, raw) if "\\" in raw else raw), match.end()
-    if first == "[" and depth < _DEEPEST:
+    if first == "[":
+        if depth == DEEPEST:
+            raise UnreadableError("nested too deeply")
         return _list(source, at, depth)
     match = _NUMBER.match(source, at)
     if match:

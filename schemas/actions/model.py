@@ -23,6 +23,7 @@ VERBS = (
     "other",
 )
 POINTS = ("point", "start_point", "end_point")
+DEEPEST = 64  # lists and objects in one argument; no stack decides, so that every process reads the same
 
 
 class UnreadableError(ValueError):
@@ -52,7 +53,7 @@ class Parsed:
     action: the action text verbatim, without wrappers and end-of-turn tokens; several calls joined by newlines.
     calls: in order; empty exactly when ``parse_error`` is set.
     parse_error: why no complete call could be read, or None.
-    key: 32 hex digits; equal exactly when the canonical calls are equal. UnreadableError responses are equal
+    key: 32 hex digits; equal exactly when the canonical calls are equal. Unreadable responses are equal
         when their whole text is, and never equal to a readable one.
     json: canonical JSON of the calls, "[]" when unreadable. ``key`` is the head of its sha256.
     """

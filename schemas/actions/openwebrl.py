@@ -10,9 +10,11 @@ from typing import Any
 import orjson
 
 from ..errors import ArmError
-from .arguments import UNKNOWN, Tool, amount, checked, keys, point, text
+from ..jsonl import nests_deeper
+from .arguments import UNKNOWN, Tool, amount, checked, keys, text
+from .canonical import point
 from .dialect import Dialect, Scan
-from .model import POINTS, Call, UnreadableError, is_point
+from .model import DEEPEST, POINTS, Call, UnreadableError, is_point
 
 OPENER, CLOSER = "<tool_call>", "</tool_call>"
 _AT = {"point": point}
@@ -61,7 +63,7 @@ def _read_fast(body: str) -> dict[str, Any] | None:
         value = orjson.loads(body)
         arguments = value["arguments"]
         colons = len(value) + len(arguments)
-        for item in arguments.values():
+        for item in (*arguments.values(), value.get("id")):
             if type(item) is str:
                 colons += item.count(":")
             elif type(item) is list:
@@ -89,12 +91,12 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constan
 
 
 def _decode(source: str, begin: int) -> tuple[Any, int]:
+    if nests_deeper(source, DEEPEST + 2, begin):  # the call and its arguments
+        raise UnreadableError("nested too deeply")
     try:
         return _STRICT.raw_decode(source, begin)
     except json.JSONDecodeError as error:
         raise UnreadableError(f"{error.msg} at character {error.pos - begin}") from None
-    except RecursionError:
-        raise UnreadableError("nested too deeply") from None
     except ValueError as error:  # ours, or an integer of more than 4,300 digits
         raise error if isinstance(error, UnreadableError) else UnreadableError("a number is too long") from None
 

@@ -3,12 +3,13 @@
 import hashlib
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from action_reward_models.schemas.actions import DIALECTS, VERBS, Parsed, calls_from_json, identity, parse
+from action_reward_models.schemas.actions import DIALECTS, VERBS, Parsed, calls_from_json, convert, identity, parse
 from action_reward_models.schemas.errors import UsageError
 
 GROUPS = yaml.safe_load(Path(__file__).with_name("parses.yaml").read_text(encoding="utf-8"))
@@ -67,6 +68,43 @@ def test_hostile_nesting_and_length_are_outcomes() -> None:
     assert "too long" in str(parse("openwebrl", long).parse_error)
     assert parse("function", "</think>" * 5_000).parse_error == "no action"
     assert parse("function", "half a pair: \ud83d").parse_error == "no action"
+
+
+def from_a_stack(frames: int, call: Callable[[], Any]) -> Any:
+    return from_a_stack(frames - 1, call) if frames else call()
+
+
+def nestings(depth: int) -> dict[str, tuple[str, str]]:
+    """One argument nested ``depth`` deep, in every way a dialect takes one."""
+    lists, objects = "[" * depth + "]" * depth, '{"b":' * depth + "1" + "}" * depth
+    call = '<tool_call>{"name": "f", "arguments": %s}</tool_call>'
+    return {
+        "lists": ("openwebrl", call % f'{{"a": {lists}}}'),
+        "objects": ("openwebrl", call % f'{{"a": {objects}}}'),
+        "second call": ("openwebrl", call % "{}" + call % f'{{"a": {lists}}}'),
+        "as a text": ("openwebrl", call % json.dumps(f'{{"a": {objects}}}')),
+        "function": ("function", f"f(a={lists})"),
+    }
+
+
+@pytest.mark.parametrize("frames", [0, 400, 750])
+@pytest.mark.parametrize("depth", [21, 64, 65, 66, 67, 260, 600, 900, 5_000, 100_000])
+def test_nesting_is_limited_whatever_the_stack_of_the_caller(depth: int, frames: int) -> None:
+    for way, (dialect, response) in nestings(depth).items():
+        DIALECTS[dialect]._known.clear()
+        parsed = from_a_stack(frames, lambda d=dialect, r=response: parse(d, r))  # type: ignore[misc]
+        if depth > 64:
+            assert "nested too deeply" in parsed.parse_error, way
+            continue
+        assert parsed.parse_error is None, way
+        assert from_a_stack(frames, lambda p=parsed: calls_from_json(p.json)) == parsed.calls, way  # type: ignore[misc]
+        assert convert(parsed.calls, "pixel", "norm1000", 10, 10) == parsed.calls, way
+
+
+def test_a_deep_id_of_a_call_is_as_deep_as_a_deep_argument() -> None:
+    call = '<tool_call>{"name": "f", "arguments": {}, "id": %s}</tool_call>'
+    assert parse("openwebrl", call % '"a:b"').parse_error is None
+    assert "nested too deeply" in str(parse("openwebrl", call % ("[" * 100 + "]" * 100)).parse_error)
 
 
 @pytest.mark.parametrize("text", ["a" * 3_000, "é" * 3_000, '"\\' * 1_500])

@@ -54,6 +54,27 @@ def test_every_call_with_a_point_and_nothing_else() -> None:
     assert calls_from_json(identity(moved)[0]) == moved
 
 
+@pytest.mark.parametrize("number", ["9" * 400, "-9007199254740992", "1e16"])
+@pytest.mark.parametrize(
+    "value", ['{"point_2d": [%s, 1]}', '[[{"to_point_2d": [1, %s]}]]', '{"b": {"point_2d": [1, %s]}}']
+)
+def test_a_point_below_an_argument_is_on_a_screen_or_the_call_is_unreadable(value: str, number: str) -> None:
+    call = '{"name": "f", "arguments": {"a": %s}}'
+    parsed = parse("openwebrl", f"<tool_call>{call % (value % number)}</tool_call>")
+    assert parsed.parse_error == "call 1: f: a holds a point that is out of range"
+    stored = f'[{{"name": "f", "verb": "other", "arguments": {{"a": {value % number}}}}}]'
+    with pytest.raises(ArmError, match="holds a point that is out of range"):
+        calls_from_json(stored)
+    (read,) = parse("openwebrl", f"<tool_call>{call % (value % '2.50')}</tool_call>").calls
+    assert convert([read], "pixel", "norm1000", 10, 10) != (read,)
+
+
+def test_other_numbers_below_an_argument_may_be_long() -> None:
+    text = f'<tool_call>{{"name": "f", "arguments": {{"a": {{"size": [{"9" * 400}, 1]}}}}}}</tool_call>'
+    parsed = parse("openwebrl", text)
+    assert calls_from_json(parsed.json) == parsed.calls == convert(parsed.calls, "pixel", "norm1000", 10, 10)
+
+
 def test_one_space_is_no_conversion_and_needs_no_size() -> None:
     calls = parse("function", "click(1.5, 2)").calls
     assert convert(calls, "pixel", "pixel", None, None) == calls
