@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from .errors import ArmError, Issue
+from .errors import ArmError, Issue, plain
 from .store import Schema, load
 from .validate import for_schema, json_path
 
@@ -24,6 +24,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,99})\Z", re.A)  # 010 is eight to some
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z", re.A)
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 64
+_LONGEST_TAG = 80  # in a message
 _ALIAS = "is an alias; write the value out, so that the file can be read from top to bottom"
 _ALIAS_TAG = "*"  # no file can spell this tag
 
@@ -44,31 +45,38 @@ class YamlFile:
 
 
 def read(path: Path, schema_name: str) -> YamlFile:
-    """Read and check ``path`` against the schema ``schema_name``.
-
-    Raises ArmError with every issue (``file:line $.path message``).
-    """
+    """Read and check the file ``path``: see ``parse``. Raises ArmError, also for a file that is large or no text."""
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise ArmError(f"larger than {_MAX_BYTES:,} bytes; this is a file that a person writes", where=str(path))
         text = raw.decode("utf-8-sig")
-        node = yaml.compose(text, Loader=_Loader)
     except OSError as error:
         raise ArmError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:
         raise ArmError(f"is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
+    return parse(text, path, schema_name)
+
+
+def parse(text: str, path: Path, schema_name: str) -> YamlFile:
+    """Check ``text``, which stands in ``path``, against the schema ``schema_name``.
+
+    Raises ArmError with every issue (``file:line $.path message``).
+    """
+    try:
+        node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(filter(None, (error.context, error.problem)))
-        raise _failed(path, [Issue(str(path), mark.line + 1 if mark else 0, "$", f"is not YAML: {said}")]) from error
+        issue = Issue(str(path), mark.line + 1 if mark else 0, "$", f"is not YAML: {said}")
+        raise ArmError.of(str(path), [issue]) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         said = f"is not YAML: holds the forbidden character U+{ord(text[error.position]):04X}"
-        raise _failed(path, [Issue(str(path), line, "$", said)]) from error
+        raise ArmError.of(str(path), [Issue(str(path), line, "$", said)]) from error
     if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
-        raise _failed(path, [Issue(str(path), 1, "$", "is empty")])
+        raise ArmError.of(str(path), [Issue(str(path), 1, "$", "is empty")])
     reader = _Reader(str(path))
     data = reader.build(node, load(schema_name), [])
     result = YamlFile(path, data, reader.lines)
@@ -78,13 +86,8 @@ def read(path: Path, schema_name: str) -> YamlFile:
         if where not in reader.refused
     ]
     if issues:
-        raise _failed(path, issues)
+        raise ArmError.of(str(path), issues)
     return result
-
-
-def _failed(path: Path, issues: list[Issue]) -> ArmError:
-    count = f"{len(issues)} problem{'s' if len(issues) > 1 else ''}"
-    return ArmError(f"{path.name} has {count}", where=str(path), issues=issues)
 
 
 class _Loader(yaml.BaseLoader):
@@ -107,6 +110,22 @@ class _Loader(yaml.BaseLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
+
+    def scan_flow_scalar_non_spaces(self, double: bool, start_mark: yaml.Mark) -> Any:
+        try:
+            return super().scan_flow_scalar_non_spaces(double, start_mark)
+        except (ValueError, OverflowError) as error:  # PyYAML gives chr() whatever "\U........" spells
+            raise _unscannable(self, "holds an escape that is no character") from error
+
+    def scan_yaml_directive_number(self, start_mark: yaml.Mark) -> Any:
+        try:
+            return super().scan_yaml_directive_number(start_mark)
+        except ValueError as error:  # thousands of digits
+            raise _unscannable(self, "names a YAML version that does not exist") from error
+
+
+def _unscannable(loader: _Loader, said: str) -> yaml.MarkedYAMLError:
+    return yaml.scanner.ScannerError(None, None, said, loader.get_mark())
 
 
 class _Reader:
@@ -160,6 +179,7 @@ class _Reader:
 
 def _tagged(node: yaml.Node) -> str:
     tag = str(node.tag).replace("tag:yaml.org,2002:", "!!", 1)
+    tag = plain(tag if len(tag) <= _LONGEST_TAG else tag[: _LONGEST_TAG - 1] + "…")
     return f"has the tag {tag}; only plain values are read"
 
 

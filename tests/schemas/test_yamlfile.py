@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from action_reward_models.schemas.errors import ArmError
-from action_reward_models.schemas.yamlfile import YamlFile, read
+from action_reward_models.schemas.yamlfile import YamlFile, parse, read
 
 CASES = yaml.safe_load((Path(__file__).parent / "yaml_cases.yaml").read_text("utf-8"))
 REVIEW = b"item_id: i\nverdict: keep\nnote: ''\nreviewer: r\ntime: 2026-11-29T08:05:00Z\n"
@@ -50,7 +50,7 @@ def test_bad(case: dict[str, Any], tmp_path: Path) -> None:
     assert [f"{issue.line} {issue.path} {issue.message}" for issue in error.issues] == case["issues"]
     assert {issue.file for issue in error.issues} == {str(path)}
     count = len(case["issues"])
-    assert str(error).splitlines()[0] == f"{path}: file.yaml has {count} problem{'s' if count > 1 else ''}"
+    assert str(error).splitlines()[0] == f"{path}: has {count} problem{'s' if count > 1 else ''}"
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,28 @@ def test_nesting_without_end_is_cheap_to_refuse(opening: str, tmp_path: Path) ->
     assert time.process_time() - start < 5
     assert [(issue.line, issue.path) for issue in error.issues] == [(3, "$")]
     assert error.issues[0].message == "is not YAML: nested more than 64 deep"
+
+
+@pytest.mark.parametrize("escape", ["U00110000", "U7FFFFFFF", "U80000000", "UFFFFFFFF"])
+def test_an_escape_that_is_no_character_is_named_with_its_line(escape: str) -> None:
+    for text, line in (
+        (f'item_id: "\\{escape}"', 1),
+        (f'item_id: "a\n  b\n  \\{escape}\n  "\nnote: b', 3),
+        (f'"\\{escape}": 1', 1),
+    ):
+        with pytest.raises(ArmError) as caught:
+            parse(text, Path("file.yaml"), "review/1")
+        issue = caught.value.issues[0]
+        assert (issue.line, issue.message) == (line, "is not YAML: holds an escape that is no character")
+
+
+def test_a_version_of_many_digits_and_a_hostile_tag_are_cut() -> None:
+    with pytest.raises(ArmError, match="1 \\$ is not YAML: names a YAML version that does not exist"):
+        parse(f"%YAML 1.{'9' * 5_000}\n---\na: b\n", Path("file.yaml"), "review/1")
+    with pytest.raises(ArmError) as caught:
+        parse(f"note: !%1B[31m{'x' * 500} a", Path("file.yaml"), "review/1")
+    shown = next(issue.message for issue in caught.value.issues if issue.path == "$.note")
+    assert shown == f"has the tag !\\u001b[31m{'x' * 73}…; only plain values are read"
 
 
 def test_lines_of_values_and_of_places_that_are_not_there(tmp_path: Path) -> None:
