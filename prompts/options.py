@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, cast, get_args
 
 from ..schemas.errors import ArmError, Issue
+from ..schemas.validate import nearest
 
 CoordinateSpace = Literal["source", "pixel", "norm1000"]
 Reasoning = Literal["none", "before"]
@@ -72,8 +72,8 @@ def _problem(name: str, value: object) -> str | None:
 
 
 def _unknown(key: str, known: list[str]) -> str:
-    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"known: {', '.join(known)}"
+    close = nearest(key, known)
+    hint = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
     return f"is not a prompt option; {hint}"
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Final, Literal, cast, get_args
-
-import yaml
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from ..schemas.errors import ArmError, UsageError
+from ..schemas.validate import nearest
+from ..schemas.yamlfile import parse
 from .escape import escape
 from .substitution import Text
 
@@ -78,30 +78,22 @@ def builtin(prompt_id: str) -> Template:
     """Return the template ``prompt_id`` (``selection/1``). Raises UsageError with the known ids."""
     known = prompt_ids()
     if prompt_id not in known:
-        nearest = difflib.get_close_matches(prompt_id, known, n=1)
-        hint = f"did you mean {nearest[0]}? " if nearest else ""
+        close = nearest(prompt_id, known)
+        hint = f"did you mean {close}? " if close else ""
         raise UsageError(f"there is no prompt {prompt_id!r}; {hint}known: {', '.join(known)}")
     name = f"{prompt_id.replace('/', '-')}.yaml"
     return parse_yaml((resources.files(__package__) / "templates" / name).read_text("utf-8"), where=name)
 
 
 def parse_yaml(text: str, where: str) -> Template:
-    """Read a template; fragments it does not have are those of the first built-in template of its kind."""
-    try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ArmError(f"the template is not YAML: {error}", where=where) from error
-    if not isinstance(data, dict) or not set(data) <= {"kind", "system", "user", "fragments"}:
-        raise ArmError("a template has the keys kind, system, user and fragments, and no others", where=where)
-    kind, system, user, own = data.get("kind"), data.get("system", ""), data.get("user"), data.get("fragments", {})
-    if kind not in get_args(Kind):
-        raise ArmError(f"kind is {kind!r}; one of {', '.join(get_args(Kind))}", where=where)
-    if not isinstance(system, str) or not isinstance(user, str) or not isinstance(own, dict):
-        raise ArmError("system and user are texts, fragments is a mapping of texts", where=where)
-    if wrong := [str(k) for k, v in own.items() if k not in _FRAGMENTS or not isinstance(v, str)]:
-        raise ArmError(f"no text fragment: {', '.join(wrong)}; known: {', '.join(_FRAGMENTS)}", where=where)
+    """Read a template; fragments it does not have are those of the first built-in template of its kind.
+
+    Raises ArmError with every place that is not as ``prompt_template/1`` says, or the first rule a prompt breaks.
+    """
+    data = parse(text, Path(where), "prompt_template/1").data
+    kind, own = data["kind"], data.get("fragments", {})
     fragments = own if set(own) == set(_FRAGMENTS) else {**builtin(f"{kind}/1").fragments, **own}
-    return _checked(Template(cast(Kind, kind), system, user, fragments), where)
+    return _checked(Template(kind, data.get("system") or "", data["user"], fragments), where)
 
 
 def parse_text(text: str, where: str) -> Template:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.render import load_prompt, load_prompt_file
 from action_reward_models.prompts.substitution import Text, nested, splice
-from action_reward_models.prompts.template import builtin, parse_text, parse_yaml, prompt_ids
+from action_reward_models.prompts.template import (
+    _ALLOWED,
+    _FRAGMENTS,
+    _REQUIRED,
+    Kind,
+    builtin,
+    parse_text,
+    parse_yaml,
+    prompt_ids,
+)
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.schemas.store import load
 
 _USER = "{{task}}\n{{observation}}\n{{candidates}}\n{{answer}}"
 
@@ -65,11 +75,15 @@ def test_builtin_templates_are_whole() -> None:
         ({"fragments": {"screenshot": "none"}}, "placeholder {{image}} is missing"),
         ({"fragments": {"candidate": "{{action}}"}}, "placeholder {{number}} is missing"),
         ({"fragments": {"indent": "> "}}, "something else than spaces"),
-        ({"fragments": {"indnt": " "}}, "no text fragment: indnt"),
-        ({"fragments": {"indent": 3}}, "no text fragment: indent"),
-        ({"kind": "select"}, "kind is 'select'; one of selection, scalar"),
-        ({"extra": 1}, "and no others"),
-        ({"user": None}, "are texts"),
+        ({"fragments": {"indnt": " "}}, "$.fragments.indnt is not a known field; did you mean 'indent'?"),
+        ({"fragments": {"indent": 3}}, "something else than spaces"),  # a text, as every plain word is
+        ({"fragments": {"indent": []}}, "$.fragments.indent is [], not a string"),
+        ({"fragments": "none"}, '$.fragments is "none", not an object'),
+        ({"kind": "select"}, '$.kind is "select", not one of selection, scalar'),
+        ({"kind": [["select"]]}, "$.kind is [["),
+        ({"extra": 1}, "$.extra is not a known field"),
+        ({"user": None}, "placeholder {{candidates}} is missing"),
+        ({"user": {}}, "$.user is {}, not a string"),
     ],
 )
 def test_an_unusable_template_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -79,9 +93,48 @@ def test_an_unusable_template_is_refused(changes: dict[str, Any], message: str) 
     assert str(caught.value).startswith("mine.yaml: ")
 
 
-def test_no_python_objects_from_yaml() -> None:
-    with pytest.raises(ArmError, match="is not YAML"):
-        parse_yaml("!!python/object/apply:os.getcwd []", "mine.yaml")
+_LAUGHS = "kind: &a [x]\n" + "".join(f"k{n}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9))
+
+
+@pytest.mark.parametrize(
+    ("text", "issue"),
+    [
+        ("!!python/object/apply:os.getcwd []", "mine.yaml:1 $ has the tag !!python/object/apply:os.getcwd"),
+        ("user: x\nkind: 2021-13-01", 'mine.yaml:2 $.kind is "2021-13-01", not one of selection, scalar'),
+        ("user: !!int x\nkind: scalar", "mine.yaml:1 $.user has the tag !!int; only plain values are read"),
+        ('kind: scalar\nuser: "\\UFFFFFFFF"', "mine.yaml:2 $ is not YAML: holds an escape that is no character"),
+        ("kind: scalar\nuser: a\nuser: b", "mine.yaml:3 $.user stands twice; first in line 2"),
+        ("kind: scalar\nsystem: &a x\nuser: *a", "mine.yaml:3 $.user is an alias"),
+        (_LAUGHS, "mine.yaml:2 $.k0[0] is an alias"),
+        ("kind: scalar\nuser: x\nfragments:\n  \"a\\e[31m\\u202e\": x", "mine.yaml:4 $.fragments['a\\x1b[31m\\u202e']"),
+        ("kind: scalar", "mine.yaml:1 $ lacks the field 'user'"),
+        ("- kind", "mine.yaml:1 $ is [\"kind\"], not an object"),
+        ("", "mine.yaml:1 $ is empty"),
+        ("kind: scalar\nuser: " + "[" * 5_000, "mine.yaml:2 $ is not YAML: nested more than 64 deep"),
+    ],
+)  # fmt: skip
+def test_a_template_is_read_as_strictly_as_a_registry(text: str, issue: str) -> None:
+    with pytest.raises(ArmError) as caught:
+        parse_yaml(text, "mine.yaml")
+    assert issue in str(caught.value)
+    assert len(str(caught.value)) < 20_000
+    assert str(caught.value).replace("\n", "").isprintable()
+
+
+def test_the_schema_names_the_fragments_and_kinds() -> None:
+    properties = load("prompt_template/1")["properties"]
+    assert list(properties["fragments"]["properties"]) == list(_FRAGMENTS)
+    assert properties["kind"]["enum"] == list(get_args(Kind)) == list(_REQUIRED) == list(_ALLOWED)
+
+
+def test_words_stay_words_and_blocks_keep_their_lines() -> None:
+    text = "kind: selection\nsystem:\nuser: |+\n  {{task}}\n  {{observation}}\n\n  {{candidates}}\n\n"
+    template = parse_yaml(text + "fragments: {no_action: no, not_recorded: 1.10, no_steps: ''}", "x")
+    assert template.system == ""
+    assert template.user == "{{task}}\n{{observation}}\n\n{{candidates}}\n\n"
+    shown = {name: template.fragments[name] for name in ("no_action", "not_recorded", "no_steps")}
+    assert shown == {"no_action": "no", "not_recorded": "1.10", "no_steps": ""}
+    assert parse_yaml(text.replace("system:", "system: null"), "x").system == ""
 
 
 def test_absent_fragments_are_the_builtin_ones() -> None:

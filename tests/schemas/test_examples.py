@@ -31,7 +31,11 @@ def second_opinion(name: str, record: Any) -> list[tuple[str, str]]:
 
 
 def test_the_folders_are_the_schemas_and_none_is_empty() -> None:
-    expected = {name.partition("/")[0] for name in store.names()} - {"registry", "manifest"}  # whole files
+    expected = {name.partition("/")[0] for name in store.names()} - {
+        "registry",
+        "manifest",
+        "prompt_template",
+    }  # whole files
     assert {folder.name for folder in EXAMPLES.iterdir()} == expected
     for folder in EXAMPLES.iterdir():
         assert {kind.name for kind in folder.iterdir()} == {"good", "bad"}

@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 FILES = sorted((Path(store.__file__).parent / "json").iterdir())
 NAMES = store.names()
 ANY_SHAPE = {"episode/1"}  # what others wrote: further keys are kept, not refused
-DOCUMENTS = {"registry/1", "manifest/1"}  # one file each, with maps whose keys are names; no rows
+DOCUMENTS = {"registry/1", "manifest/1", "prompt_template/1"}  # one file each, with maps whose keys are names; no rows
 SOURCE_RECORDS = {"episode/1", "first_release_state/1", "first_release_candidates/1", "first_release_label/1"}
 ROWS = sorted(set(NAMES) - DOCUMENTS - SOURCE_RECORDS)
 # Patterns that end in "$" and match one length only: with that maxLength, no newline can follow.
