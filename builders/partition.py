@@ -220,7 +220,8 @@ class _Pass:
                 state_of = self.states.get(row["state_id"])
                 if state_of is None or state_of.quarantined:
                     self.ledger.units_in["candidate_sets"] += 1
-                    detail = f"no state {row['state_id']!r}" if state_of is None else "its state is in quarantine"
+                    why = f"no state {row['state_id']!r}" if state_of is None else "its state is in quarantine"
+                    detail = f"{file.name}:{line.number} {why}"
                     self.ledger.exclude("candidate_sets", "candidate_sets", row["set_id"], "no_state", detail)
                     continue
                 sets[row["set_id"]] = state_of.bucket
@@ -237,7 +238,8 @@ class _Pass:
                     self.invalid(source, file, line, "teacher_labels", problem, row["set_id"], "base_state_id")
                 else:
                     self.ledger.units_in["teacher_labels"] += 1
-                    self.ledger.exclude("teacher_labels", "teacher_labels", row["set_id"], "no_candidate_set")
+                    detail = f"{file.name}:{line.number} no candidate set has this id"
+                    self.ledger.exclude("teacher_labels", "teacher_labels", row["set_id"], "no_candidate_set", detail)
         self._write_indices(buckets, index)
 
     def _write_indices(self, buckets: int, index: dict[str, list[array[int]]]) -> None:

@@ -119,8 +119,9 @@ def _check_files(folder: Path, manifest: dict[str, Any]) -> list[Issue]:
             issues.append(
                 Issue(name, 0, "$", f"has sha256 {sha256[:12]}…, the manifest says {expected['sha256'][:12]}…")
             )
-    for path in sorted((folder / "data").rglob("*")):
-        if path.is_file() and path.relative_to(folder).as_posix() not in data:
+    known = {*data, *(name for name in listed if not name.startswith("data/")), "README.md", "manifest.json"}
+    for path in sorted(folder.rglob("*")):
+        if not path.is_dir() and path.relative_to(folder).as_posix() not in known:
             issues.append(Issue(path.relative_to(folder).as_posix(), 0, "$", "is not in the manifest"))
     return issues
 

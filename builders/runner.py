@@ -6,6 +6,7 @@ import glob
 import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import time
@@ -24,6 +25,7 @@ from . import manifest as manifests
 from .bucket import BucketResult, Job, build_bucket
 from .partition import Partition, Progress, failure, partition
 from .published import write_prompts, write_schemas
+from .reader import manifest_of
 from .spec import BuildSpec
 from .training_rows import load
 
@@ -59,10 +61,11 @@ def build(
     build leaves the old folder as it was. Raises ArmError for problems of the sources, gates and prompts.
     """
     started = time.monotonic()
+    out = out.resolve()  # through a link: the folder it leads to is replaced, not the link
     prompts = _prompts(spec)
     out.parent.mkdir(parents=True, exist_ok=True)
     with _workspace(out) as work:
-        _refuse_foreign(out)
+        _refuse_foreign(out, spec.name)
         made = work / "made"
         made.mkdir()
         parts, results, used = _run(spec, work, made, workers, executor, progress)
@@ -75,6 +78,7 @@ def build(
         warnings, stopped = _gates(spec, ledger, manifests.leakage(results))
         if stopped:
             raise stopped[0][1]
+        warnings += _empty(identity)
         files = {
             f.path: {"sha256": f.sha256, "bytes": f.stored_bytes} for result in results for f in result.files
         } | _described(made, spec, prompts)
@@ -127,7 +131,8 @@ def _results(jobs: Sequence[Job], workers: int, executor: Executor | None) -> It
         yield from map(build_bucket, jobs)
         return
     # spawn: a forked child would inherit pyarrow's threads in whatever state they were
-    pool = executor or ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    spawn = multiprocessing.get_context("spawn")
+    pool = executor or ProcessPoolExecutor(workers, mp_context=spawn, initializer=_leave_interrupts_to_the_parent)
     try:
         futures = [pool.submit(build_bucket, job) for job in jobs]
         for future in as_completed(futures):
@@ -139,6 +144,10 @@ def _results(jobs: Sequence[Job], workers: int, executor: Executor | None) -> It
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]:
@@ -197,6 +206,17 @@ def _gates(
     return warnings, stopped
 
 
+def _empty(identity: dict[str, Any]) -> list[str]:
+    """Tables that came out without a row, with what happened to the units that went in."""
+    found = []
+    for table, entry in identity["tables"].items():
+        stage = identity["ledger"].get(table)
+        if stage and not entry["rows"]:
+            reasons = ", ".join(f"{reason} {n}" for reason, n in stage["excluded"].items()) or "nothing went in"
+            found.append(f"{table} has no rows ({reasons})")
+    return found
+
+
 def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[str, dict[str, Any]]:
     """Write schemas and prompts beside the data; return path -> hash and size."""
     written = [*write_schemas(made, [*spec.tables, "exclusions"]), *write_prompts(made, prompts)]
@@ -240,18 +260,33 @@ def _gone(rest: str) -> bool:
     return False
 
 
-def _refuse_foreign(out: Path) -> None:
-    """Only what a build made is ever replaced: a folder with a manifest and nothing else than a build's files."""
+def _refuse_foreign(out: Path, name: str) -> None:
+    """Only a build of the same dataset is ever replaced: a folder with a manifest and nothing but a build's files."""
     if not out.exists():
         return
     found = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
-    if not found or ("manifest.json" in found and found <= _BUILT):
+    if not found:
         return
+    if "manifest.json" in found and found <= _BUILT:
+        built = _name_of(out)
+        if built in (None, name):
+            return
+        raise ArmError(
+            f"is a build of {built}, not of {name}", where=str(out), next_command="name another folder with --out"
+        )
     if "manifest.json" in found:
         message = f"holds files that no build made and that would be lost: {', '.join(sorted(found - _BUILT))}"
     else:
         message = "is not a build (it holds no manifest.json) and would be replaced"
     raise ArmError(message, where=str(out), next_command="move them, or name another folder with --out")
+
+
+def _name_of(out: Path) -> str | None:
+    """The dataset of a build; None for a broken one, which may be replaced."""
+    try:
+        return str(manifest_of(out)["identity"]["name"])
+    except ArmError:
+        return None
 
 
 def _refuse_changed(parts: Partition) -> None:

@@ -41,6 +41,22 @@ def merge(existing: str, manifest: facts.Manifest) -> str:
     return blocks.merge(existing, dump(ours), _block(manifest), KEYS)
 
 
+def problems(text: str, manifest: facts.Manifest) -> list[str]:
+    """What is wrong with a card as the loader of a build: stock ``datasets`` reads what its YAML names."""
+    import yaml
+
+    try:
+        head = blocks.read_head(text)
+    except ArmError as error:
+        return [error.message]
+    expected = yaml.safe_load(dump(front_matter(manifest)))
+    return [
+        f"its {key} is not that of the manifest: `load_dataset` would read something else"
+        for key in ("configs", "dataset_info")
+        if head.get(key) != expected.get(key)
+    ]
+
+
 def _block(manifest: facts.Manifest) -> str:
     source = (resources.files(__package__) / TEMPLATE).read_text("utf-8")
     rendered = text.environment({TEMPLATE: source}).get_template(TEMPLATE).render(_context(manifest))

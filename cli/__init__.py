@@ -5,6 +5,7 @@ Nothing here imports the verbs: ``arm --help`` shows static short helps, and a v
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -52,7 +53,7 @@ class _Verbs(click.Group):
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Every command has --help with an example, and --json for machines. "
-    "Exit status: 0 done, 1 problems found, 2 wrong usage.",
+    "Exit status: 0 done, 1 problems found, 2 wrong usage, 130 interrupted.",
 )
 @click.version_option(__version__, prog_name="arm")
 def arm() -> None:
@@ -60,22 +61,35 @@ def arm() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``arm`` command: our errors become a message and an exit status, never a traceback."""
+    """Entry point of the ``arm`` command: our errors become a message and an exit status, never a traceback.
+
+    With ``--json``, standard output holds one JSON document whatever happens; an error that ends the command is
+    ``{"error": ..., "where": ..., "next": ..., "issues": [...]}``.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary folders are cleared
+    status = _run(sys.argv[1:])
+    sys.exit(status)
+
+
+def _run(words: list[str]) -> int:
     from ..schemas.errors import ArmError, UsageError
     from . import output
 
     try:
-        status = arm.main(standalone_mode=False)
+        status = arm.main(words, prog_name="arm", standalone_mode=False)
+        return status if isinstance(status, int) else 0
     except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
-        status = 130
+        output.note("interrupted")
+        return 130
     except click.ClickException as error:
         error.show()
-        status = error.exit_code
+        problem, status = ArmError(error.format_message()), error.exit_code
     except ArmError as error:
         output.error(error)
-        status = 2 if isinstance(error, UsageError) else 1
+        problem, status = error, 2 if isinstance(error, UsageError) else 1
     except OSError as error:
-        output.note(f"arm: {error.filename or 'the system'}: {error.strerror or error}")
-        status = 1
-    sys.exit(status if isinstance(status, int) else 0)
+        problem, status = ArmError(error.strerror or str(error), where=str(error.filename or "the system")), 1
+        output.error(problem)
+    if "--json" in words:
+        output.data(output.error_json(problem))
+    return int(status)

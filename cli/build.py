@@ -31,7 +31,7 @@ def command(
     rebuild are printed. A failed build leaves the last one as it was.
     """
     from ..registry import Registry
-    from ..schemas.errors import UsageError
+    from ..schemas.errors import ArmError, UsageError
 
     declared = Registry.load(registry)
     specs = [declared.dataset(name) for name in names] if names else list(declared.datasets)
@@ -40,11 +40,16 @@ def command(
     results = []
     for spec in specs:
         folder = out or declared.folder(spec)
-        with output.progress() as show:
-            built, why = declared.build(spec.name, out=folder, workers=workers, force=force, progress=show)
-        results.append(_report(spec, folder, built, why, as_json))
+        try:
+            with output.progress() as show:
+                built, why = declared.build(spec.name, out=folder, workers=workers, force=force, progress=show)
+            results.append(_report(spec, folder, built, why, as_json))
+        except ArmError as error:  # the other datasets are still built
+            output.error(error)
+            results.append({"name": spec.name, "version": spec.version, "built": False, **output.error_json(error)})
     if as_json:
         output.data(results)
+    click.get_current_context().exit(1 if any("error" in result for result in results) else 0)
 
 
 def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) -> dict[str, Any]:

@@ -43,9 +43,14 @@ print(json.dumps({"tables": tables, "screenshot": row["screenshot"].size, "task"
 def command(folder: Path, as_json: bool) -> None:
     """Copy the bundled MiniWoB++ example to a folder, build it, and load every table with stock `datasets`."""
     from ..registry import Registry
+    from ..schemas.errors import ArmError
 
     example = resources.files("action_reward_models") / "examples" / "miniwob"
     if not (folder / "registry.yaml").exists():  # a second run builds what the person made of the first
+        if folder.exists() and any(folder.iterdir()):
+            raise ArmError(
+                "is not empty, and its files might be overwritten", where=str(folder), next_command="--dir NEW"
+            )
         with resources.as_file(example) as source:
             shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
     registry = Registry.load(folder / "registry.yaml")

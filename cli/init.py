@@ -45,8 +45,8 @@ def command(folder: Path, source: Path | None, as_json: bool) -> None:
         output.data(_json(path, found))
         return
     if found:
-        rows = [[str(s.path), s.kind, s.format, f"{s.records:,}"] for s in found.sources]
-        output.table("found", ["file", "kind", "format", "records"], rows)
+        rows = [[str(s.path), s.kind, s.format, f"{s.records:,}", f"{s.valid:,}"] for s in found.sources]
+        output.table("found", ["file", "kind", "format", "records", "valid"], rows)
         for skipped, why in found.skipped:
             output.note(f"skipped {skipped}: {why}")
         share = f"{found.dialect_share:.0%} of the sampled responses"
@@ -63,7 +63,8 @@ def _json(path: Path, found: object) -> dict[str, object]:
     return {
         "registry": str(path),
         "sources": [
-            {"path": str(s.path), "kind": s.kind, "format": s.format, "records": s.records} for s in found.sources
+            {"path": str(s.path), "kind": s.kind, "format": s.format, "records": s.records, "valid": s.valid}
+            for s in found.sources
         ],
         "skipped": [{"path": str(p), "reason": why} for p, why in found.skipped],
         "dialect": found.dialect,

@@ -46,6 +46,16 @@ def data(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode())
 
 
+def error_json(problem: ArmError) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "error": problem.message,
+        "where": problem.where,
+        "next": problem.next_command,
+        "issues": [issue_json(issue) for issue in problem.issues],
+    }
+
+
 def issues(found: Sequence[Issue], title: str) -> None:
     """Print located issues, the first ones of many, on stderr."""
     if found:

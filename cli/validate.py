@@ -53,7 +53,7 @@ def command(path: Path, schema: str | None, workers: int | None, as_json: bool) 
         output.data({"ok": not issues, "checked": what, "issues": [output.issue_json(issue) for issue in issues]})
     else:
         output.issues(issues, f"{len(issues)} problem{'s' if len(issues) != 1 else ''}:")
-        output.note(f"checked {what}" + ("" if issues else ": no problems"))
+        output.note(f"checked {what}" + ("" if issues else "\nno problems"))
     click.get_current_context().exit(1 if issues else 0)
 
 
@@ -67,18 +67,22 @@ def _registry(path: Path, workers: int | None) -> tuple[list[Any], str]:
         with output.progress() as show:
             found, account = registry.check(spec.name, workers=workers, progress=show)
         issues += found
+        stages = []
         for stage, entry in account.items():
             reasons = ", ".join(f"{reason} {n:,}" for reason, n in entry["excluded"].items())
-            counted.append(f"{stage} {entry['out']:,} of {entry['in']:,}" + (f" ({reasons})" if reasons else ""))
-    return issues, f"{registry.path} ({'; '.join(counted)})" if counted else str(registry.path)
+            stages.append(f"{stage} {entry['out']:,} of {entry['in']:,}" + (f" ({reasons})" if reasons else ""))
+        if stages:
+            counted.append(f"{spec.name}: {'; '.join(stages)}")
+    return issues, "\n  ".join([str(registry.path), *counted])
 
 
 def _build(path: Path) -> tuple[list[Any], str]:
-    from ..builders import reader
+    from ..builders.reader import manifest_of
+    from ..registry import check_build
 
     with output.progress() as show:
-        issues = reader.check(path, show)
-    tables = reader.manifest_of(path)["identity"]["tables"]
+        issues = check_build(path, show)
+    tables = manifest_of(path)["identity"]["tables"]
     return issues, f"{path} ({sum(t['rows'] for t in tables.values()):,} rows in {len(tables)} tables)"
 
 

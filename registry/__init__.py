@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from .builds import check_build
 from .declaration import Registry
 from .staleness import read_manifest, reasons
 
-__all__ = ["Registry", "read_manifest", "reasons"]
+__all__ = ["Registry", "check_build", "read_manifest", "reasons"]

@@ -30,7 +30,7 @@ from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.store import TABLES
 from ..schemas.validate import nearest
 from ..schemas.yamlfile import YamlFile, read
-from .files import matching
+from .files import matching, published_names
 from .staleness import reasons
 
 _CONSTANTS = ("actor", "actor_revision", "sampling", "teacher")
@@ -126,12 +126,10 @@ class _Reader:
         self.issues.append(Issue(str(self.file.path), self.file.line(where), where, message))
 
     def dataset(self, data: dict[str, Any], where: str) -> BuildSpec:
-        sources = tuple(
-            self.source(source, f"{where}.sources[{i}]", data["license"]) for i, source in enumerate(data["sources"])
-        )
+        read = [self.source(s, f"{where}.sources[{i}]", data["license"]) for i, s in enumerate(data["sources"])]
+        sources = self._named(read, where)
         tables = data["tables"]
         self._needs(sources, tables, where)
-        self._files_once(sources, where)
         self._says_something(data, sources, tables, where)
         spec = BuildSpec(
             name=data["name"],
@@ -168,7 +166,7 @@ class _Reader:
         return SourceSpec(
             kind=data["kind"],
             format=data["format"],
-            files=tuple(files),
+            files=tuple(("", path) for path in files),  # named when all files of the dataset are known
             license=data.get("license", default_license),
             dialect=data.get("dialect"),
             space=data.get("space"),
@@ -177,17 +175,19 @@ class _Reader:
             on_conflict=data.get("on_conflict", "error"),
         )
 
-    def _files_once(self, sources: tuple[SourceSpec, ...], where: str) -> None:
-        """A file is read once, and a published name names one file: messages and provenance rest on it."""
-        paths: dict[Path, int] = {}
-        names: dict[str, int] = {}
+    def _named(self, sources: list[SourceSpec], where: str) -> tuple[SourceSpec, ...]:
+        """The sources with the published names of their files; a file is read once."""
+        folder = self.file.path.parent
+        names = published_names((path for source in sources for _, path in source.files), folder)
+        read: dict[Path, int] = {}
         for number, source in enumerate(sources):
-            for name, path in source.files:
-                if paths.setdefault(path.resolve(), number) != number:
-                    self.issue(f"{where}.sources[{number}].path", f"{name} is read by sources[{paths[path.resolve()]}]")
-                elif names.setdefault(name, number) != number:
-                    message = f"{name} is also the name of a file of sources[{names[name]}]; rename one, or move it"
+            for _, path in source.files:
+                if read.setdefault(path.resolve(), number) != number:
+                    message = f"{names[path]} is read by sources[{read[path.resolve()]}]; records are read once"
                     self.issue(f"{where}.sources[{number}].path", message)
+        return tuple(
+            replace(source, files=tuple(sorted((names[path], path) for _, path in source.files))) for source in sources
+        )
 
     def _says_something(
         self, data: dict[str, Any], sources: tuple[SourceSpec, ...], tables: dict[str, Any], where: str
@@ -198,8 +198,12 @@ class _Reader:
         if teacher is not None and teacher not in teachers:
             known = f"; there are {', '.join(sorted(teachers))}" if teachers else ""
             self.issue(f"{where}.labels.teacher", f"no source declares the teacher {teacher!r}{known}")
-        if data.get("labels") and not set(tables) & {"selection_sft", "bt_pairs"}:
+        trained = set(tables) & {"selection_sft", "bt_pairs"}
+        if data.get("labels") and not trained:
             self.issue(f"{where}.labels", "means nothing without selection_sft or bt_pairs")
+        if trained and len(teachers) > 1 and teacher is None and data.get("labels", {}).get("rule") != "majority":
+            message = f"have several teachers ({', '.join(sorted(teachers))}); write labels: {{teacher: NAME}}"
+            self.issue(f"{where}.sources", f"{message} or labels: {{rule: majority}}")
         for table in data.get("gates", {}).get("max_excluded", {}):
             if table not in tables:
                 self.issue(f"{where}.gates.max_excluded.{table}", "is no table of this dataset")
@@ -239,7 +243,8 @@ class _Reader:
         try:
             prompt = load_prompt(spec)
         except ArmError as error:
-            self.issue(f"{where}.prompt", error.message)
+            hint = f" ({error.next_command})" if error.next_command else ""
+            self.issue(f"{where}.prompt", f"{error.message}{hint}")
             return spec
         if prompt.kind != kind:
             self.issue(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import glob
 import os
-from pathlib import Path, PurePosixPath
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
 
 
-def matching(pattern: str, folder: Path) -> list[tuple[str, Path]]:
-    """Files that ``pattern`` (relative to ``folder``, or absolute) names, as (published name, path), sorted by name.
+def matching(pattern: str, folder: Path) -> list[Path]:
+    """Files that ``pattern`` (relative to ``folder``, or absolute) names, sorted.
 
-    A pattern that names a file is that file, whatever characters it holds. The published name is relative to
-    ``folder``, or to the fixed part of the pattern when it leads elsewhere, so that a dataset says nothing about the
-    machine it was built on.
+    A pattern that names a file is that file, whatever characters it holds.
     """
     folder = folder.absolute()
-    if (folder / pattern).is_file():
-        base, matches = _normal(folder / pattern).parent, [pattern]
-    else:
-        base = _normal(folder / _fixed_part(pattern))
-        matches = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - it takes absolute patterns
-    start = folder if base.is_relative_to(folder) else base
-    paths = {_normal(folder / match) for match in matches}
-    return sorted((path.relative_to(start).as_posix(), path) for path in paths if path.is_file())
+    literal = (folder / pattern).is_file()
+    matches = [pattern] if literal else glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - absolute ones
+    # normpath leaves links alone: a link is named by where it stands
+    return sorted(path for path in {Path(os.path.normpath(folder / match)) for match in matches} if path.is_file())
 
 
-def _normal(path: Path) -> Path:
-    """Without ``..`` and without following links: a link is named by where it stands."""
-    return Path(os.path.normpath(path))
+def published_names(paths: Iterable[Path], folder: Path) -> dict[Path, str]:
+    """What each file is called in messages and in the dataset, all names distinct.
 
-
-def _fixed_part(pattern: str) -> str:
-    """The leading folders of a pattern that hold no wildcard."""
-    fixed = PurePosixPath()
-    for part in PurePosixPath(pattern).parts[:-1]:
-        if glob.has_magic(part):
-            break
-        fixed /= part
-    return str(fixed)
+    Files below ``folder`` by their path in it. A dataset says nothing about the machine it was built on, so that files
+    elsewhere have their own name only, and as much of their folders as tells them apart.
+    """
+    folder = folder.absolute()
+    distinct = sorted(set(paths))
+    names = {path: path.relative_to(folder).as_posix() for path in distinct if path.is_relative_to(folder)}
+    away = [path for path in distinct if path not in names]
+    depth = 1
+    while away:
+        tails = {path: "/".join(path.parts[-depth:]) for path in away}
+        taken = Counter([*names.values(), *tails.values()])
+        names |= {path: tail for path, tail in tails.items() if taken[tail] == 1 or depth >= len(path.parts)}
+        away = [path for path in away if path not in names]
+        depth += 1
+    return names

@@ -18,18 +18,20 @@ from ..schemas.errors import ArmError
 from ..schemas.images import ImageChecker, ImageError
 from ..schemas.validate import for_schema
 
+_ALMOST = (".json", ".ndjson", ".jsonl", ".gz", ".zst", ".parquet")  # endings of files that may hold records, too
 _SAMPLE = 50  # records that decide the kind of a file, and whose responses decide dialect and space
 _DEFAULT_SPACE = {"function": "pixel", "openwebrl": "norm1000"}  # what the dialect's own actors write
 
 
 @dataclass(frozen=True)
 class Sniffed:
-    """One file of records: what they are and how many."""
+    """One file of records: what they are, how many, how many of them are valid."""
 
     path: Path
     kind: str
     format: str
     records: int
+    valid: int
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Folder:
     dialect: str = "function"
     dialect_share: float = 0.0  # of the sampled responses that the dialect can read
     space: str = "pixel"
+    text_only: bool = False  # no state in the sample has a screenshot
     tasks: int = 0
 
     def of(self, *kinds: str) -> list[Sniffed]:
@@ -52,7 +55,11 @@ def sniff(folder: Path) -> Folder:
     if not folder.is_dir():
         raise ArmError("is no folder", where=str(folder))
     found = Folder()
-    for path in sorted(folder.rglob("*.jsonl")):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if path.suffix != ".jsonl":
+            if path.suffix.lower() in _ALMOST:
+                found.skipped.append((path, "only *.jsonl is read; unpack or rename it"))
+            continue
         if any(part.startswith(".") for part in path.relative_to(folder).parts):
             continue
         source = _file(path)
@@ -90,7 +97,7 @@ def _file(path: Path) -> Sniffed | str:
     (kind, fmt), valid = max(fits.items(), key=lambda item: item[1])
     if valid * 2 < len(sample) + broken:
         return f"{records:,} record{'s' if records > 1 else ''} of no known form"
-    return Sniffed(path, kind, fmt, records)
+    return Sniffed(path, kind, fmt, records, sum(1 for _ in _valid(path, IMPORTERS[kind, fmt].schema)))
 
 
 def _drop_unjoinable_labels(found: Folder) -> None:
@@ -110,6 +117,7 @@ def _responses(found: Folder) -> None:
     responses: list[str] = []
     sizes: list[tuple[int, int]] = []
     tasks: set[str] = set()
+    pictured = False
     for source in found.of("episodes", "states"):
         for number, record in enumerate(_records(source)):
             if number >= _SAMPLE:
@@ -118,10 +126,12 @@ def _responses(found: Folder) -> None:
                 tasks.add(state.row["task_group"])
                 responses += [state.row["demo_response"]] if state.row["demo_response"] else []
                 if state.image is not None:
+                    pictured = True
                     sizes += _size(state.image)
     for source in found.of("candidate_sets"):
         responses += [r for n, record in enumerate(_records(source)) if n < _SAMPLE for r in record["candidates"]]
     found.tasks = len(tasks)
+    found.text_only = bool(tasks) and not pictured
     if not responses:
         return
     read = {name: [p for r in responses if (p := parse(name, r)).parse_error is None] for name in DIALECTS}
@@ -156,8 +166,13 @@ def _size(data: bytes) -> list[tuple[int, int]]:
 
 
 def _records(source: Sniffed) -> Iterator[dict[str, Any]]:
-    validator = for_schema(IMPORTERS[source.kind, source.format].schema)
-    for line in jsonl.read_lines(source.path):
+    return _valid(source.path, IMPORTERS[source.kind, source.format].schema)
+
+
+def _valid(path: Path, schema: str) -> Iterator[dict[str, Any]]:
+    """The valid records of a file."""
+    validator = for_schema(schema)
+    for line in jsonl.read_lines(path):
         try:
             record = jsonl.loads_line(line)
         except jsonl.JsonError:

@@ -44,8 +44,8 @@ def reasons(spec: BuildSpec, folder: Path) -> list[str]:
     if environment.get("code_sha256") != code_sha256():
         found.append("the code that builds rows is another version")
     for path, file in environment["files"].items():
-        if _size(folder / path) != file["bytes"]:
-            found.append(f"{path} is missing or cut")
+        if not (folder / path).is_file() or _sha256(folder / path) != file["sha256"]:
+            found.append(f"{path} is missing or changed")
     if not (folder / "README.md").is_file():
         found.append("README.md is missing")
     return found
@@ -95,10 +95,6 @@ def _prompts(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
 
 
 def _short(value: Any) -> str:

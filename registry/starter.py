@@ -54,22 +54,27 @@ def from_folder(found: Folder, target: Path) -> str:
         tables.append("candidate_sets")
         if "teacher_labels" in kinds:
             tables += ["teacher_labels", *_TRAINING]
-    return _text("action-reward-models-data", sources, tables)
+    return _text("action-reward-models-data", sources, tables, found.text_only)
 
 
 def _source(source: Sniffed, found: Folder, target: Path) -> list[str]:
     fields = {"kind": source.kind, "format": source.format, "path": _relative(source.path, target)}
     if source.kind != "teacher_labels":
         fields |= {"dialect": found.dialect, "space": found.space}
+    broken = source.records - source.valid
+    if broken:
+        fields["on_invalid"] = "exclude"
     inner = ", ".join(f"{key}: {_scalar(value)}" for key, value in fields.items())
-    lines = [f"      - {{{inner}}} # {source.records:,} records"]
+    lines = [f"      - {{{inner}}} # {source.records:,} records" + (f", {broken:,} of them broken" if broken else "")]
     if source.kind == "teacher_labels":
         lines.append("      #   add `teacher: NAME` inside the braces: the records do not say who judged")
     return lines
 
 
-def _text(name: str, sources: list[str], tables: list[str]) -> str:
+def _text(name: str, sources: list[str], tables: list[str], text_only: bool = False) -> str:
     shown = [f"      {table}: {_TRAINING.get(table, '{}')}" for table in tables]
+    if text_only:  # there is no screenshot to show
+        shown = [line.replace("/1,", "/1, options: {observation: text},") for line in shown]
     return _HEAD.format(name=name, license="other", sources="\n".join(sources), tables="\n".join(shown))
 
 

@@ -26,17 +26,19 @@ def read_picture(reference: str, folder: Path) -> bytes:
     Raises ImageError for a broken data URL; PictureError for other URLs, for paths that are absolute, leave the folder
     or hold ``..``, a backslash, a control character or a device name, and for files that are not there.
     """
-    if reference.startswith("data:"):
+    if reference[:5].lower() == "data:":
         return decode_data_url(reference, _LIMITS)
     if "://" in reference:
         message = f"{reference[:80]!r} is a URL; pictures are data URLs or files beside the records"
         raise PictureError(message, "path_refused")
     path = _inside(reference, folder)
     try:
+        if path.exists() and not path.is_file():  # a folder, or a pipe that would never end
+            raise PictureError(f"picture {reference[:80]!r} is no file", "image_missing")
         with path.open("rb") as file:
             return file.read(_LIMITS.max_bytes + 1)
     except OSError as error:
-        raise PictureError(f"picture {reference!r}: {error.strerror}", "image_missing") from error
+        raise PictureError(f"picture {reference[:80]!r}: {error.strerror}", "image_missing") from error
 
 
 @lru_cache(maxsize=8)  # asked for again with every picture

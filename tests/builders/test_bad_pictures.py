@@ -76,7 +76,7 @@ def test_a_half_png_with_right_checksums_is_seen(toy: Toy) -> None:
         ("../x.png", "is refused"), ("a/../../x.png", "is refused"), ("a//x.png", "is refused"),
         ("a\\x.png", "is refused"), ("C:x.png", "is refused"), ("x\0.png", "is refused"), ("x\n.png", "is refused"),
         ("x\x7f.png", "is refused"), ("NUL", "is refused"), ("a/com1.png", "is refused"), ("link.png", "leads out"),
-        ("up/x.png", "leads out"), ("loop.png", "link"), ("folder", "Is a directory"),
+        ("up/x.png", "leads out"), ("loop.png", "link"), ("folder", "is no file"),
         ("gone.png", "No such file"),
     ],
 )  # fmt: skip

@@ -253,3 +253,54 @@ def test_what_the_system_refuses_is_a_message(registry: Path) -> None:
         assert done.returncode in (1, 2)
         assert "Traceback" not in done.stderr
         assert done.stderr.startswith("arm: ")
+
+
+@pytest.mark.parametrize(
+    "words", ["build nope", "validate nope", "init .", "build --workers 0", "build --name nope", "demo --dir data"]
+)
+def test_a_failure_is_json_too(words: str, registry: Path) -> None:
+    done = run(*shlex.split(words), "--json", cwd=registry)
+    assert done.returncode in (1, 2)
+    problem = orjson.loads(done.stdout)
+    assert problem["error"]
+    assert set(problem) == {"error", "where", "next", "issues"}
+    assert done.stderr
+
+
+def test_one_failing_dataset_does_not_lose_the_others(registry: Path) -> None:
+    file = registry / "registry.yaml"
+    text = file.read_text("utf-8")
+    second = text[text.index("  - name:") :].replace("action-reward-models-data", "second").replace("0.25", "0.01")
+    file.write_text(text[: text.index("  - name:")] + second + text[text.index("  - name:") :], "utf-8")
+    done = run("build", "--json", cwd=registry)
+    assert done.returncode == 1
+    failed, built = orjson.loads(done.stdout)
+    assert (failed["name"], failed["built"]) == ("second", False)
+    assert "are excluded, more than 1.0%" in failed["error"]
+    assert built["built"] is True
+    assert (registry / "build" / "action-reward-models-data" / "manifest.json").is_file()
+
+
+def test_demo_leaves_a_persons_folder_alone(registry: Path) -> None:
+    mine = registry / "mine"
+    (mine / "data").mkdir(parents=True)
+    (mine / "data" / "episodes.jsonl").write_text("mine", "utf-8")
+    done = run("demo", "--dir", "mine", cwd=registry)
+    assert done.returncode == 1
+    assert "is not empty" in done.stderr
+    assert (mine / "data" / "episodes.jsonl").read_text("utf-8") == "mine"
+
+
+def test_a_terminated_build_clears_its_folder(registry: Path) -> None:
+    """SIGTERM is what schedulers send."""
+    import signal
+    import time
+
+    process = subprocess.Popen([str(ARM), "build", "--workers", "1"], cwd=registry, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not list((registry / "build").glob(".action*")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    status = process.wait(30)
+    left = [path.name for path in (registry / "build").iterdir()]
+    assert (status, left) in [(143, []), (0, ["action-reward-models-data"])]

@@ -244,20 +244,37 @@ def problems(folder: Path, text: str) -> list[tuple[int, str, str]]:
 
 
 def test_a_file_is_declared_once(folder: Path) -> None:
-    """The same file in two sources would be read twice; two files of one name could not be told apart."""
     twice = GOOD.replace("path: l.jsonl", "path: ./e/../c.jsonl")
-    assert problems(folder, twice) == [(10, "$.datasets[0].sources[2].path", "c.jsonl is read by sources[1]")]
-    (folder / "away").mkdir()
-    (folder / "away" / "c.jsonl").write_text("{}\n", "utf-8")
+    (found,) = problems(folder, twice)
+    assert found == (10, "$.datasets[0].sources[2].path", "c.jsonl is read by sources[1]; records are read once")
+
+
+def test_published_names_are_distinct(folder: Path) -> None:
+    """One folder per run is the most ordinary layout: as much of the folders as tells the files apart."""
     inner = folder / "inner"
-    inner.mkdir()
-    (inner / "c.jsonl").write_text("{}\n", "utf-8")
-    same_name = GOOD.replace("e/*.jsonl", "../e/*.jsonl").replace("path: l.jsonl", "path: ../away/c.jsonl")
-    (found,) = problems(inner, same_name)
+    for run in ("runs/a", "runs/b", "inner"):
+        (folder / run).mkdir(parents=True, exist_ok=True)
+        (folder / run / "c.jsonl").write_text("{}\n", "utf-8")
+    text = GOOD.replace("e/*.jsonl", "../runs/*/c.jsonl").replace("path: l.jsonl", "path: ../l.jsonl")
+    spec = Registry.load(write(inner, text)).dataset()
+    assert [[name for name, _ in source.files] for source in spec.sources] == [
+        ["a/c.jsonl", "b/c.jsonl"], ["c.jsonl"], ["l.jsonl"],
+    ]  # fmt: skip
+
+
+def test_several_teachers_need_a_word(folder: Path) -> None:
+    """Which labels feed training rows is declared: nobody wants the teacher that comes first in the alphabet."""
+    (folder / "m.jsonl").write_text("{}\n", "utf-8")
+    more = "      - {kind: teacher_labels, format: first_release, path: m.jsonl, teacher: weak}\n"
+    text = GOOD.replace("    split:", f"{more}    split:")
+    (found,) = problems(folder, text)
     assert found[1:] == (
-        "$.datasets[0].sources[2].path",
-        "c.jsonl is also the name of a file of sources[1]; rename one, or move it",
+        "$.datasets[0].sources",
+        "have several teachers (t, weak); write labels: {teacher: NAME} or labels: {rule: majority}",
     )
+    for choice in ("teacher: weak", "rule: majority"):
+        chosen = text.replace("    tables:\n", f"    labels: {{{choice}}}\n    tables:\n")
+        assert len(Registry.load(write(folder, chosen)).dataset().sources) == 4
 
 
 def test_a_path_with_brackets_names_its_file(folder: Path) -> None:

@@ -58,6 +58,7 @@ def test_release_shaped_folder(tmp_path: Path) -> None:
         "labels.jsonl": f"only 0 of {len(base):,} labels name a candidate set; they lack the draw",
         "notes.jsonl": "1 record of no known form",
         "empty.jsonl": "holds no records",
+        "planted.json": "only *.jsonl is read; unpack or rename it",
     }
     assert (found.dialect, found.space) == ("openwebrl", "norm1000")
     text = starter.from_folder(found, tmp_path)
@@ -112,3 +113,62 @@ def test_a_file_name_cannot_edit_the_registry(tmp_path: Path) -> None:
     registry = declared(runs, tmp_path / "registry")
     assert registry.dataset().gates.leakage == "error"
     assert len(registry.dataset().sources) == 3
+
+
+def test_broken_records_are_counted_and_declared(tmp_path: Path) -> None:
+    """What init writes builds, also from a file with a torn line."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name in ("episodes", "candidates", "labels"):
+        (runs / f"{name}.jsonl").write_bytes((SAMPLE / f"{name}.jsonl").read_bytes())
+    with (runs / "labels.jsonl").open("ab") as file:
+        file.write(b'{"state_id": "x')
+    found = sniff.sniff(runs)
+    assert [(s.records, s.valid) for s in found.sources] == [(40, 40), (117, 117), (118, 117)]
+    registry = declared(runs, tmp_path / "registry")
+    built, _ = registry.build(workers=1)
+    assert built is not None
+    assert built.manifest["identity"]["ledger"]["teacher_labels"]["excluded"] == {"invalid_record": 1}
+
+
+def test_text_only_agents_are_shown_as_text(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    episodes = [
+        {
+            "episode_id": f"e{n}",
+            "messages": [
+                {"role": "user", "content": f"Task: find {n}\nThe page says {n}."},
+                {"role": "assistant", "content": "<think>a</think><action>click(1, 1)</action>"},
+            ],
+        }
+        for n in range(4)
+    ]
+    sets = [
+        {
+            "state_id": f"e{n}__t0#d0",
+            "base_state_id": f"e{n}__t0",
+            "candidates": [f"<action>click({i}, {i})</action>" for i in range(5)],
+        }
+        for n in range(4)
+    ]
+    labels = [{"state_id": f"e{n}__t0#d0", "selection": n} for n in range(4)]
+    for name, records in (("e", episodes), ("c", sets), ("l", labels)):
+        (runs / f"{name}.jsonl").write_bytes(b"".join(orjson.dumps(r) + b"\n" for r in records))
+    registry = declared(runs, tmp_path / "registry")
+    built, _ = registry.build(workers=1)
+    assert built is not None
+    tables = built.manifest["identity"]["tables"]
+    assert tables["selection_sft"]["rows"] == 4
+    assert tables["bt_pairs"]["rows"] == 8
+    assert built.warnings == ()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    import os
+
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    os.mkfifo(runs / "pipe.jsonl")
+    (runs / "e.jsonl").write_bytes((SAMPLE / "episodes.jsonl").read_bytes())
+    assert [source.path.name for source in sniff.sniff(runs).sources] == ["e.jsonl"]

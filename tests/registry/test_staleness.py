@@ -97,7 +97,7 @@ def test_sources_are_compared_by_content(project: Path) -> None:
 def test_a_damaged_build_is_made_again(project: Path) -> None:
     build = project / "build" / "action-reward-models-data"
     (build / "data" / "bt_pairs" / "train-00000-of-00001.parquet").unlink()
-    assert why(project) == ["data/bt_pairs/train-00000-of-00001.parquet is missing or cut"]
+    assert why(project) == ["data/bt_pairs/train-00000-of-00001.parquet is missing or changed"]
     (build / "manifest.json").write_text("{", "utf-8")
     assert why(project) == ["there is no build yet"]
 
@@ -143,3 +143,36 @@ def test_files_that_no_build_made_are_not_deleted(project: Path) -> None:
     with pytest.raises(ArmError, match=r"holds files that no build made and that would be lost: NOTES\.txt"):
         Registry.load(project).build(workers=1)
     assert notes.read_text("utf-8") == "mine"
+
+
+def test_a_flipped_byte_is_seen(project: Path) -> None:
+    path = project / "build" / "action-reward-models-data" / "data" / "states" / "train-00000-of-00001.parquet"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert why(project) == ["data/states/train-00000-of-00001.parquet is missing or changed"]
+
+
+def test_only_a_build_of_the_same_dataset_is_replaced(project: Path) -> None:
+    build = project / "build" / "action-reward-models-data"
+    edit(project, "name: action-reward-models-data", "name: another")
+    with pytest.raises(ArmError, match="is a build of action-reward-models-data, not of another"):
+        Registry.load(project).build(out=build, workers=1)
+    link = project / "link"
+    (project / "real").mkdir()
+    link.symlink_to(project / "real")
+    Registry.load(project).build(out=link, workers=1)
+    assert link.is_symlink()
+    assert (project / "real" / "manifest.json").is_file()
+
+
+def test_a_table_without_rows_is_said(project: Path) -> None:
+    labels = project / "data" / "labels.jsonl"
+    labels.write_bytes(labels.read_bytes().replace(b"miniwob-", b"other-"))
+    built, _ = Registry.load(project).build(workers=1)
+    assert built is not None
+    assert built.warnings == (
+        "teacher_labels has no rows (no_candidate_set 117)",
+        "selection_sft has no rows (nothing went in)",
+        "bt_pairs has no rows (nothing went in)",
+    )

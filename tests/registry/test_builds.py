@@ -1,0 +1,51 @@
+"""A built directory as a whole: a card that would load something else is no clean build."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from action_reward_models.registry import Registry, check_build
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob" / "registry.yaml"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "build"
+    Registry.load(EXAMPLE).build(out=folder, workers=1)
+    return folder
+
+
+@pytest.fixture
+def build(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "build"))
+
+
+def test_a_fresh_build_is_clean(build: Path) -> None:
+    assert check_build(build) == []
+
+
+def test_a_card_that_loads_other_files(build: Path) -> None:
+    """Stock `datasets` reads what the card's YAML names: other labels in other files would pass for these."""
+    card = build / "README.md"
+    shutil.copytree(build / "data" / "bt_pairs", build / "more")
+    card.write_text(card.read_text("utf-8").replace("path: data/bt_pairs/", "path: more/"), "utf-8")
+    found = {issue.file: issue.message for issue in check_build(build)}
+    assert found["README.md"] == "its configs is not that of the manifest: `load_dataset` would read something else"
+    assert found["more/train-00000-of-00001.parquet"] == "is not in the manifest"
+
+
+@pytest.mark.parametrize("text", ["", "no yaml", "---\n- a\n---\n", "---\nconfigs: {\n---\n"])
+def test_a_card_without_a_loader(text: str, build: Path) -> None:
+    (build / "README.md").write_text(text, "utf-8")
+    found = check_build(build)
+    assert found
+    assert {issue.file for issue in found} == {"README.md"}
+
+
+def test_a_persons_words_are_no_problem(build: Path) -> None:
+    card = build / "README.md"
+    card.write_text(card.read_text("utf-8") + "\nCite us.\n", "utf-8")
+    assert check_build(build) == []
