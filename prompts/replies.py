@@ -42,15 +42,19 @@ def parse_selection(text: str | None, n: int, finish_reason: str | None = None, 
     In this order:
 
     - finish_reason ``content_filter`` -> content_filter; a non-empty ``refusal`` -> refused.
-    - Objects in a closed thinking block (``<think>..</think>``, also when the opening tag was part of the prompt) are
-      drafts: with an object outside, only those outside count. With finish_reason ``length`` drafts never count, nor
-      do objects in a thinking block that is still open: the verdict was cut away -> truncated.
-    - One object with two ``selection`` keys of different value -> ambiguous.
-    - Two or more distinct integers in 1..n -> ambiguous; exactly one -> ok, whatever else the objects hold.
+    - The text ends inside an object, or finish_reason is ``length``, and no value stands outside the thinking blocks
+      (one that is still open counts as a block with ``length`` only): the verdict was cut away -> truncated.
+    - Exactly one distinct integer in 1..n over all objects, in thinking blocks or not -> ok, whatever else they hold.
+    - Two or more -> ambiguous, unless all but the last stand only in closed thinking blocks (``<think>..</think>``,
+      also when the opening tag was part of the prompt) and the last outside -> ok, the last.
+      One object with two ``selection`` keys of different value counts as two.
     - Only integers outside 1..n -> out_of_range.
     - Only other values (``2.0``, ``"third"``, true, null, a list, an object) -> unparsed. ``"3"`` is 3; digits are
       ASCII, without sign +, leading zeros or spaces.
-    - No value: the text ends inside an object, or finish_reason is ``length`` -> truncated; otherwise -> unparsed.
+    - No value -> unparsed.
+
+    So a draft decides where the verdict after it is no number in range: ``<think>{"selection": 1}</think>
+    {"selection": 9}`` is ok, 1.
 
     An object cut off after its value (``{"selection": 3, "tho``) counts like a complete one; ok is then flagged
     ``salvaged``. A number at the very end (``{"selection": 1``) may go on, so it has no value. Time is linear in the
@@ -65,41 +69,42 @@ def parse_selection(text: str | None, n: int, finish_reason: str | None = None, 
     text = text or ""
     found, cut = verdicts(text)
     was_cut = finish_reason == "length"
-    drafts, final = _split_drafts(text, found, was_cut)
-    if was_cut and not final:
-        return Reply("truncated", detail="finish_reason length before a verdict")
-    return _judge(final or drafts, n, cut or was_cut)
+    outside = _outside(text, found, was_cut)
+    if (cut or was_cut) and not any(v.valued for v in outside):
+        said = "finish_reason length before a verdict" if was_cut else "the text ends before a selection"
+        return Reply("truncated", detail=said)
+    return _judge(found, outside, n)
 
 
-def _judge(found: list[Verdict], n: int, cut: bool) -> Reply:
-    if any(v.conflict for v in found):
-        return Reply("ambiguous", detail="one object has two selection keys that differ")
+def _judge(found: list[Verdict], outside: list[Verdict], n: int) -> Reply:
+    picks = [v for v in found if v.conflict or (v.number is not None and 1 <= v.number <= n)]
+    if picks:
+        last = picks[-1].number  # None for a conflict
+        rivals = picks if len({v.number for v in picks}) == 1 else [v for v in picks if v in outside]
+        if last is not None and {v.number for v in rivals} == {last}:
+            whole = any(v.complete and v.number == last for v in picks)
+            return Reply("ok", last, salvaged=not whole)
+        if any(v.conflict for v in picks):
+            return Reply("ambiguous", detail="one object has two selection keys that differ")
+        return Reply("ambiguous", detail=f"selections {', '.join(map(str, sorted({v.number for v in picks})))}")
     numbers = {v.number for v in found if v.number is not None}
-    fitting = sorted(k for k in numbers if 1 <= k <= n)
-    if len(fitting) > 1:
-        return Reply("ambiguous", detail=f"selections {', '.join(map(str, fitting))}")
-    if fitting:
-        whole = any(v.complete and v.number == fitting[0] for v in found)
-        return Reply("ok", fitting[0], salvaged=not whole)
     if numbers:
         return Reply("out_of_range", detail=f"selection {min(numbers)} of 1..{n}")
     if any(v.valued for v in found):
         return Reply("unparsed", detail="selection is not an integer")
-    if cut:
-        return Reply("truncated", detail="the text ends before a selection")
     return Reply("unparsed", detail="no JSON object with a selection")
 
 
-def _split_drafts(text: str, found: list[Verdict], was_cut: bool) -> tuple[list[Verdict], list[Verdict]]:
+def _outside(text: str, found: list[Verdict], was_cut: bool) -> list[Verdict]:
+    """Those of ``found`` that stand in no thinking block."""
     blocks = _thinking_blocks(text, was_cut)
     starts = [start for start, _ in blocks]
-    drafts: list[Verdict] = []
-    final: list[Verdict] = []
+    outside: list[Verdict] = []
     for verdict in found:
         before = bisect_right(starts, verdict.start) - 1
-        inside = before >= 0 and verdict.end <= blocks[before][1]
-        (drafts if inside else final).append(verdict)
-    return drafts, final
+        if before < 0 or verdict.end > blocks[before][1]:
+            outside.append(verdict)
+    return outside
 
 
 def _thinking_blocks(text: str, keep_open: bool) -> list[tuple[int, int]]:

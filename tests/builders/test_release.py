@@ -141,3 +141,20 @@ def test_labels_without_the_draw_are_refused(release: tuple[Path, dict[str, Any]
         Registry.load(registry).build(workers=1)
     assert len(caught.value.issues) == len(base)
     assert "is a state, not a draw" in caught.value.issues[0].message
+
+
+@pytest.mark.slow
+def test_workers_change_nothing_at_a_tenth_of_the_release(tmp_path: Path) -> None:
+    """Several buckets by size, not by declaration; one, two and three processes; the same bytes."""
+    subprocess.run([sys.executable, str(GENERATOR), str(tmp_path), "--scale", "0.3"], check=True, capture_output=True)
+    text = REGISTRY.format(conflict=", on_conflict: quarantine").replace("    shards: 3\n", "")
+    (tmp_path / "registry.yaml").write_text(text, "utf-8")
+    registry = Registry.load(tmp_path)
+    made = []
+    for workers in (1, 2, 3):
+        built, _ = registry.build(out=tmp_path / f"out{workers}", workers=workers)
+        assert built is not None
+        made.append((built.manifest["identity"], built.manifest["environment"]["files"]))
+    assert made[0][0]["parameters"]["shards"] > 1
+    assert made[0] == made[1] == made[2]
+    assert check(tmp_path / "out3") == []
