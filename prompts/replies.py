@@ -76,17 +76,17 @@ def parse_selection(text: str | None, n: int, finish_reason: str | None = None, 
     return _judge(found, outside, n)
 
 
-def _judge(found: list[Verdict], outside: list[Verdict], n: int) -> Reply:
+def _judge(found: list[Verdict], outside: set[Verdict], n: int) -> Reply:
     picks = [v for v in found if v.conflict or (v.number is not None and 1 <= v.number <= n)]
     if picks:
         last = picks[-1].number  # None for a conflict
-        rivals = picks if len({v.number for v in picks}) == 1 else [v for v in picks if v in outside]
-        if last is not None and {v.number for v in rivals} == {last}:
+        distinct = list(dict.fromkeys(v.number for v in picks))
+        if last is not None and (distinct == [last] or {v.number for v in picks if v in outside} == {last}):
             whole = any(v.complete and v.number == last for v in picks)
             return Reply("ok", last, salvaged=not whole)
         if any(v.conflict for v in picks):
             return Reply("ambiguous", detail="one object has two selection keys that differ")
-        return Reply("ambiguous", detail=f"selections {', '.join(map(str, sorted({v.number for v in picks})))}")
+        return Reply("ambiguous", detail=f"selections {', '.join(map(str, distinct))}")
     numbers = {v.number for v in found if v.number is not None}
     if numbers:
         return Reply("out_of_range", detail=f"selection {min(numbers)} of 1..{n}")
@@ -95,15 +95,15 @@ def _judge(found: list[Verdict], outside: list[Verdict], n: int) -> Reply:
     return Reply("unparsed", detail="no JSON object with a selection")
 
 
-def _outside(text: str, found: list[Verdict], was_cut: bool) -> list[Verdict]:
+def _outside(text: str, found: list[Verdict], was_cut: bool) -> set[Verdict]:
     """Those of ``found`` that stand in no thinking block."""
     blocks = _thinking_blocks(text, was_cut)
     starts = [start for start, _ in blocks]
-    outside: list[Verdict] = []
+    outside: set[Verdict] = set()
     for verdict in found:
         before = bisect_right(starts, verdict.start) - 1
         if before < 0 or verdict.end > blocks[before][1]:
-            outside.append(verdict)
+            outside.add(verdict)
     return outside
 
 
