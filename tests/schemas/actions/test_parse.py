@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,12 @@ def test_nesting_is_limited_whatever_the_stack_of_the_caller(depth: int, frames:
         assert parsed.parse_error is None, way
         assert from_a_stack(frames, lambda p=parsed: calls_from_json(p.json)) == parsed.calls, way  # type: ignore[misc]
         assert convert(parsed.calls, "pixel", "norm1000", 10, 10) == parsed.calls, way
+
+
+def test_many_calls_take_linear_time() -> None:
+    begin = time.process_time()
+    assert len(parse("openwebrl", '<tool_call>{"name":"f"}' * 40_000).calls) == 40_000
+    assert time.process_time() - begin < 5  # about 0.3 s; quadratic would be half a minute
 
 
 def test_a_deep_id_of_a_call_is_as_deep_as_a_deep_argument() -> None:
