@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_BYTES = 50_000_000  # expanded
-PACK_BYTES = 4 << 20  # of rows that wait as Python objects, which take several times their bytes
+PACK_BYTES = 1 << 20  # of rows that wait as Python objects, which take several times their bytes
 Row = dict[str, Any]
 
 
