@@ -1,6 +1,6 @@
 """Rows to Parquet as they come: checked, digested, packed into Arrow columns, written row group by row group.
 
-Rows wait as Python objects only up to a few megabytes and as Arrow columns up to a row group, so that memory depends on
+Rows wait as Python objects only up to a megabyte and as Arrow columns up to a row group, so that memory depends on
 neither. Pictures are written as bytes without compression and with dictionary encoding, so that a screenshot that
 repeats is stored once per row group and a new version sends few new bytes; everything else is zstd. Row groups are
 bounded by expanded bytes, because readers take a whole group into memory.
