@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import png
-from .png import IMAGE_REASONS, ImageError, Limits
+from .image_rules import IMAGE_REASONS, ImageError, Limits, sniff
+from .image_walks import WALKS
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -33,21 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["IMAGE_REASONS", "CheckedImage", "ImageChecker", "ImageError", "Limits", "decode_data_url", "sniff"]
 
 PILLOW_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/gif": "GIF"}
-_MAGIC = (
-    (png.SIGNATURE, "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"BM", "image/bmp"),
-    (b"II*\0", "image/tiff"),
-    (b"MM\0*", "image/tiff"),
-    (b"\0\0\1\0", "image/x-icon"),
-    (b"%PDF-", "application/pdf"),
-)
-_SVG = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*(<!doctype\s+svg[^>]*>\s*)?<svg\b", re.DOTALL | re.IGNORECASE)
-_HTML = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.DOTALL | re.IGNORECASE)
-# A marker inside scan data: 00 is a stuffed FF and D0..D7 are restarts, neither ends the scan.
-_JPEG_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]+(;[a-z0-9-]+=[^;,\s]*)*;base64,", re.IGNORECASE)
 
 # Everything Pillow's plugins raise on damaged input; MemoryError and KeyboardInterrupt are not among them.
@@ -64,7 +50,6 @@ class CheckedImage:
 
     data: bytes
     sha256: str  # of data, hex
-    source_sha256: str  # of the bytes that were given, hex
     media_type: str
     width: int
     height: int
@@ -107,7 +92,7 @@ class ImageChecker:
         if isinstance(known, tuple):
             raise ImageError(known[0], reason=known[1])
         kept = data if known.changed is None else known.changed
-        return CheckedImage(kept, known.sha256, source, known.media_type, known.width, known.height, known.ops)
+        return CheckedImage(kept, known.sha256, known.media_type, known.width, known.height, known.ops)
 
     def _first_check(self, data: bytes, source: str) -> _Known:
         media_type = sniff(data)
@@ -119,27 +104,12 @@ class ImageChecker:
         if media_type == "image/png":
             size, ops, changed = _check_png(data, self.limits)
         else:
-            animated = _WALKS[media_type](data, self.limits)
+            animated = WALKS[media_type](data, self.limits)
             size, ops, changed = _by_pillow(data, media_type, self.limits, ("first_frame",) if animated else ())
         if changed is None:
             return _Known(source, media_type, *size, ops, None)
         self.limits.check_bytes(len(changed), "re-encoded image")
         return _Known(hashlib.sha256(changed).hexdigest(), "image/png", *size, ops, changed)
-
-
-def sniff(data: bytes) -> str | None:
-    """Return the media type the content says, whatever it was called or declared as; None where unknown."""
-    for magic, media_type in _MAGIC:
-        if data.startswith(magic):
-            return media_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    if data[4:8] == b"ftyp":
-        return "image/avif" if data[8:12] in (b"avif", b"avis") else "image/heic"
-    head = data[:1024].removeprefix(b"\xef\xbb\xbf")
-    if _SVG.match(head):
-        return "image/svg+xml"
-    return "text/html" if _HTML.match(head) else None
 
 
 def decode_data_url(url: str, limits: Limits = Limits()) -> bytes:  # noqa: B008  (frozen)
@@ -181,75 +151,6 @@ def _check_png(data: bytes, limits: Limits) -> _Outcome:
         with _pillow():
             _open(data, "image/png")
     return (info.width, info.height), ops, changed
-
-
-def _walk_jpeg(data: bytes, limits: Limits) -> bool:
-    """Find the EOI marker behind all segments and scans, thumbnails skipped."""
-    position = 2
-    while marker := _JPEG_MARKER.search(data, position):
-        position = marker.end()
-        if marker[1] == b"\xd9":
-            return _ends_at(position, data, "JPEG's EOI marker")
-        if marker[1] not in b"\x01\xd8":  # these two stand alone, all others have a length
-            position += int.from_bytes(data[position : position + 2])
-    raise ImageError(f"JPEG of {len(data)} bytes has no EOI marker", reason="truncated")
-
-
-def _walk_webp(data: bytes, limits: Limits) -> bool:
-    """Check the RIFF length and the size in the first chunk; say whether it is animated."""
-    if len(data) < 30 or len(data) < (length := 8 + int.from_bytes(data[4:8], "little")):
-        raise ImageError(f"WebP of {len(data)} bytes is shorter than its RIFF header says", reason="truncated")
-    _ends_at(length, data, "WebP's RIFF container")
-    kind, animated = data[12:16], False
-    if kind == b"VP8X":  # the decoder allocates this canvas when it opens the file
-        width, height = 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
-        animated = bool(data[20] & 2)
-    elif kind == b"VP8L":
-        bits = int.from_bytes(data[21:25], "little")
-        width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    else:
-        width, height = (number & 0x3FFF for number in struct.unpack("<HH", data[26:30]))
-    limits.check_size(width, height)
-    return animated
-
-
-def _walk_gif(data: bytes, limits: Limits) -> bool:
-    """Walk all blocks to the trailer; say whether there is more than one frame."""
-
-    def colour_table(flags: int) -> int:
-        return 3 * 2 ** (1 + (flags & 7)) if flags & 0x80 else 0
-
-    frames = 0
-    try:
-        width, height, flags = struct.unpack_from("<HHB", data, 6)
-        position = 13 + colour_table(flags)
-        while (block := data[position]) != 0x3B:
-            if block == 0x2C:
-                left, top, columns, rows, flags = struct.unpack_from("<HHHHB", data, position + 1)
-                if not frames:  # a frame may be larger than the screen: Pillow then enlarges the screen
-                    limits.check_size(max(width, left + columns), max(height, top + rows))
-                frames += 1
-                position += 11 + colour_table(flags)
-            elif block == 0x21:
-                position += 2
-            else:
-                raise ImageError(f"GIF has an unknown block {block:#04x} at byte {position}", reason="decode_failed")
-            while data[position]:  # sub-blocks, each with its length in front
-                position += 1 + data[position]
-            position += 1
-    except (IndexError, struct.error) as error:
-        raise ImageError(f"GIF of {len(data)} bytes ends inside a block", reason="truncated") from error
-    _ends_at(position + 1, data, "GIF's trailer")
-    return frames > 1
-
-
-_WALKS = {"image/jpeg": _walk_jpeg, "image/webp": _walk_webp, "image/gif": _walk_gif}
-
-
-def _ends_at(end: int, data: bytes, what: str) -> bool:
-    if end < len(data):
-        raise ImageError(f"{len(data) - end} bytes after the {what}", reason="trailing_bytes")
-    return False
 
 
 @contextmanager

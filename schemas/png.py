@@ -1,47 +1,19 @@
-"""Image refusals and limits, and the PNG walk that finds every damage Pillow lets pass.
+"""The PNG walk that finds every damage Pillow lets pass.
 
-``ImageError`` and ``Limits`` stand here because this is the lower of the two image modules; import them from
-``images``.
-
-For PNG the walk *is* the full decode check: every chunk CRC, one zlib stream over all IDAT chunks with its Adler
-checksum, the inflated length against IHDR, and every scanline's filter byte. Undoing the filters cannot fail after
-that, so it is left out. Pillow's ``load()`` alone accepts a file that holds half its rows.
+The walk *is* the full decode check: every chunk CRC, one zlib stream over all IDAT chunks with its Adler checksum, the
+inflated length against IHDR, and every scanline's filter byte. Undoing the filters cannot fail after that, so it is
+left out. Pillow's ``load()`` alone accepts a file that holds half its rows.
 """
 
 from __future__ import annotations
 
-import functools
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from .errors import ArmError
+from .image_rules import PNG_SIGNATURE, ImageError, Limits
 
-IMAGE_REASONS = (
-    "empty",
-    "unknown_format",
-    "format_not_allowed",
-    "bad_data_url",
-    "too_many_bytes",
-    "too_many_pixels",
-    "zero_size",
-    "aspect_ratio",
-    "truncated",
-    "trailing_bytes",
-    "png_chunk",
-    "png_crc",
-    "png_header",
-    "png_zlib",
-    "png_data_length",
-    "png_filter",
-    "png_unsupported",
-    "bad_exif",
-    "decode_failed",
-)
-
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
@@ -52,44 +24,6 @@ _PARSED = (b"iCCP", b"zTXt", b"iTXt", b"eXIf")
 _ORIENTED_TEXT = (b"XML:com.adobe.xmp\0", b"Raw profile type")
 _PIECE = 1 << 16  # bytes of deflate data per step
 _INFLATED = 1 << 18  # bytes; stays in the cache, and no full raster is ever held
-
-
-class ImageError(ArmError):
-    """An image that is refused; ``reason`` is one of ``IMAGE_REASONS``."""
-
-    def __init__(self, message: str, *, reason: str, where: str | None = None, next_command: str | None = None) -> None:
-        assert reason in IMAGE_REASONS, reason
-        self.reason = reason
-        super().__init__(message, where=where, next_command=next_command)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are rebuilt from positional arguments only; workers send these between processes.
-        return functools.partial(type(self), reason=self.reason), (self.message,), self.__dict__
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What is refused before anything is decoded: file size, raster size, long side / short side."""
-
-    max_bytes: int = 32 * 2**20
-    max_pixels: int = 50_000_000
-    max_aspect: float = 200.0  # vision processors refuse more than 200
-
-    def check_bytes(self, count: int, what: str = "image") -> None:
-        """Raise ``ImageError`` (too_many_bytes) where ``count`` bytes are too many."""
-        if count > self.max_bytes:
-            raise ImageError(f"{what} of {count} bytes, at most {self.max_bytes} allowed", reason="too_many_bytes")
-
-    def check_size(self, width: int, height: int) -> None:
-        """Raise ``ImageError`` (zero_size, too_many_pixels, aspect_ratio) for a raster of ``width`` x ``height`` px."""
-        if width <= 0 or height <= 0:
-            raise ImageError(f"header says {width} x {height} pixels", reason="zero_size")
-        if width * height > self.max_pixels:
-            message = f"{width} x {height} = {width * height} pixels, at most {self.max_pixels} allowed"
-            raise ImageError(message, reason="too_many_pixels")
-        if max(width, height) > self.max_aspect * min(width, height):
-            message = f"{width} x {height} has an aspect ratio over {self.max_aspect:g}"
-            raise ImageError(message, reason="aspect_ratio")
 
 
 @dataclass(frozen=True)
@@ -152,8 +86,8 @@ def inspect(data: bytes, limits: Limits) -> PngInfo:
 
 def strip_animation(data: bytes) -> bytes:
     """Return a walked PNG without its APNG chunks; the image in IDAT and all else stay byte for byte."""
-    kept = [SIGNATURE]
-    offset = len(SIGNATURE)
+    kept = [PNG_SIGNATURE]
+    offset = len(PNG_SIGNATURE)
     for name, body in _chunks(data):
         end = offset + 12 + len(body)
         if name not in _ANIMATION:
@@ -165,7 +99,7 @@ def strip_animation(data: bytes) -> bytes:
 def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Yield (name, body) of each chunk, its CRC checked; IEND has to come last and end the file."""
     view = memoryview(data)
-    offset, name = len(SIGNATURE), b""
+    offset, name = len(PNG_SIGNATURE), b""
     while name != b"IEND":
         if len(data) - offset < 12:
             raise ImageError(f"PNG ends at byte {len(data)} without an IEND chunk", reason="truncated")
