@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -29,7 +30,6 @@ from .reader import manifest_of
 from .spec import BuildSpec
 from .training_rows import load
 
-_BUILT = {"data", "prompts", "schemas", "manifest.json", "README.md"}
 # Renders README.md from the manifest; the cards live on this floor too, so that the caller hands them in.
 Card = Callable[[dict[str, Any]], str]
 
@@ -132,7 +132,8 @@ def _results(jobs: Sequence[Job], workers: int, executor: Executor | None) -> It
         return
     # spawn: a forked child would inherit pyarrow's threads in whatever state they were
     spawn = multiprocessing.get_context("spawn")
-    pool = executor or ProcessPoolExecutor(workers, mp_context=spawn, initializer=_leave_interrupts_to_the_parent)
+    others = set(multiprocessing.active_children())
+    pool = executor or ProcessPoolExecutor(workers, mp_context=spawn, initializer=_follow_the_parent)
     try:
         futures = [pool.submit(build_bucket, job) for job in jobs]
         for future in as_completed(futures):
@@ -141,13 +142,26 @@ def _results(jobs: Sequence[Job], workers: int, executor: Executor | None) -> It
         raise ArmError(
             "a worker process ended without a word, as when memory runs out", next_command="arm build --workers 1"
         ) from error
+    except BaseException:  # an interrupt: nobody waits for buckets that nobody will use
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _follow_the_parent() -> None:
+    """In a worker: an interrupt is the parent's business, and a worker whose parent was killed ends, too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]:
@@ -261,32 +275,24 @@ def _gone(rest: str) -> bool:
 
 
 def _refuse_foreign(out: Path, name: str) -> None:
-    """Only a build of the same dataset is ever replaced: a folder with a manifest and nothing but a build's files."""
-    if not out.exists():
+    """Only a build of the same dataset is ever replaced, and only when it holds no file that no build made."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    found = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
-    if not found:
-        return
-    if "manifest.json" in found and found <= _BUILT:
-        built = _name_of(out)
-        if built in (None, name):
-            return
-        raise ArmError(
-            f"is a build of {built}, not of {name}", where=str(out), next_command="name another folder with --out"
-        )
-    if "manifest.json" in found:
-        message = f"holds files that no build made and that would be lost: {', '.join(sorted(found - _BUILT))}"
-    else:
-        message = "is not a build (it holds no manifest.json) and would be replaced"
-    raise ArmError(message, where=str(out), next_command="move them, or name another folder with --out")
-
-
-def _name_of(out: Path) -> str | None:
-    """The dataset of a build; None for a broken one, which may be replaced."""
+    elsewhere = "move it, or name another folder with --out"
     try:
-        return str(manifest_of(out)["identity"]["name"])
-    except ArmError:
-        return None
+        manifest = manifest_of(out)
+    except ArmError as error:
+        message = f"is not a build ({error.message}) and would be replaced"
+        raise ArmError(message, where=str(out), next_command=elsewhere) from error
+    if manifest["identity"]["name"] != name:
+        message = f"is a build of {manifest['identity']['name']}, not of {name}"
+        raise ArmError(message, where=str(out), next_command=elsewhere)
+    made = {*manifest["environment"]["files"], "manifest.json", "README.md"}
+    found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_symlink() or not path.is_dir()}
+    if foreign := sorted(found - made):
+        shown = ", ".join(foreign[:5]) + (", ..." if len(foreign) > 5 else "")
+        message = f"holds files that no build made and that would be lost: {shown}"
+        raise ArmError(message, where=str(out), next_command="move them, or name another folder with --out")
 
 
 def _refuse_changed(parts: Partition) -> None:

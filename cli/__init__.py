@@ -63,8 +63,8 @@ def arm() -> None:
 def main() -> None:
     """Entry point of the ``arm`` command: our errors become a message and an exit status, never a traceback.
 
-    With ``--json``, standard output holds one JSON document whatever happens; an error that ends the command is
-    ``{"error": ..., "where": ..., "next": ..., "issues": [...]}``.
+    With ``--json``, standard output holds one JSON document unless the command is interrupted; an error that ends the
+    command is ``{"error": ..., "where": ..., "next": ..., "issues": [...]}``.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary folders are cleared
     status = _run(sys.argv[1:])
@@ -84,12 +84,10 @@ def _run(words: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         problem, status = ArmError(error.format_message()), error.exit_code
-    except ArmError as error:
-        output.error(error)
-        problem, status = error, 2 if isinstance(error, UsageError) else 1
-    except OSError as error:
-        problem, status = ArmError(error.strerror or str(error), where=str(error.filename or "the system")), 1
+    except (ArmError, OSError, UnicodeError) as error:
+        problem = output.as_error(error)
         output.error(problem)
+        status = 2 if isinstance(problem, UsageError) else 1
     if "--json" in words:
         output.data(output.error_json(problem))
     return int(status)

@@ -44,9 +44,10 @@ def command(
             with output.progress() as show:
                 built, why = declared.build(spec.name, out=folder, workers=workers, force=force, progress=show)
             results.append(_report(spec, folder, built, why, as_json))
-        except ArmError as error:  # the other datasets are still built
-            output.error(error)
-            results.append({"name": spec.name, "version": spec.version, "built": False, **output.error_json(error)})
+        except (ArmError, OSError, UnicodeError) as error:  # the other datasets are still built
+            problem = output.as_error(error)
+            output.error(problem)
+            results.append({"name": spec.name, "version": spec.version, "built": False, **output.error_json(problem)})
     if as_json:
         output.data(results)
     click.get_current_context().exit(1 if any("error" in result for result in results) else 0)
@@ -75,7 +76,7 @@ def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) 
     if not built:
         output.note(f"{spec.name} {spec.version} is up to date: {folder}")
         return result
-    output.issues(notes, f"{len(notes)} problems in records that went to exclusions, as declared:")
+    output.issues(notes, f"problems of records that went to exclusions, as declared ({len(notes)}):")
     for warning in built.warnings:
         output.note(f"warning: {warning}")
     output.note("built because " + "; ".join(why))

@@ -37,9 +37,9 @@ def command(folder: Path, source: Path | None, as_json: bool) -> None:
             "is there already and is not overwritten", where=str(path), next_command="arm init ANOTHER-FOLDER"
         )
     found = sniff.sniff(source) if source else None
-    text = starter.from_folder(found, folder) if found else starter.from_scratch()
+    text = (starter.from_folder(found, folder) if found else starter.from_scratch()).encode()
     folder.mkdir(parents=True, exist_ok=True)
-    with path.open("x", encoding="utf-8") as file:
+    with path.open("xb") as file:
         file.write(text)
     if as_json:
         output.data(_json(path, found))

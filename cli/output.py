@@ -49,8 +49,8 @@ def data(value: Any) -> None:
 def error_json(problem: ArmError) -> dict[str, Any]:
     """The same as data."""
     return {
-        "error": problem.message,
-        "where": problem.where,
+        "error": _text(problem.message),
+        "where": problem.where and _text(problem.where),
         "next": problem.next_command,
         "issues": [issue_json(issue) for issue in problem.issues],
     }
@@ -71,8 +71,21 @@ def _issues(found: Sequence[Issue]) -> None:
 
 
 def issue_json(issue: Issue) -> dict[str, Any]:
-    file = issue.file.encode("utf-8", "backslashreplace").decode()  # a file name may be no text
-    return {"file": file, "line": issue.line, "path": issue.path, "message": issue.message}
+    return {"file": _text(issue.file), "line": issue.line, "path": issue.path, "message": _text(issue.message)}
+
+
+def as_error(problem: ArmError | OSError | UnicodeError) -> ArmError:
+    """What the system refuses (a full disk, a name that is no text) as an error of ours."""
+    if isinstance(problem, ArmError):
+        return problem
+    if isinstance(problem, UnicodeError):
+        return ArmError(f"a name or text cannot be written: {problem}")
+    return ArmError(problem.strerror or str(problem), where=str(problem.filename or "the system"))
+
+
+def _text(value: str) -> str:
+    """A file name may be no text, and JSON holds nothing else."""
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def command(path: Path, schema: str | None, workers: int | None, as_json: bool) 
     except ArmError as error:
         if not error.issues:
             raise
-        issues, what = list(error.issues), str(path)
+        issues, what = list(error.issues), f"{path} until there were {len(error.issues)} problems"
     if as_json:
         output.data({"ok": not issues, "checked": what, "issues": [output.issue_json(issue) for issue in issues]})
     else:

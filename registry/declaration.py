@@ -31,7 +31,7 @@ from ..schemas.store import TABLES
 from ..schemas.validate import nearest
 from ..schemas.yamlfile import YamlFile, read
 from .files import matching, published_names
-from .staleness import reasons
+from .staleness import read_manifest, reasons
 
 _CONSTANTS = ("actor", "actor_revision", "sampling", "teacher")
 # Field of a source -> kinds it says something about; a field that nothing would read is refused.
@@ -96,8 +96,7 @@ class Registry:
         why = reasons(spec, folder) or (["--force"] if force else [])
         if not why:
             return None, []
-        card = folder / "README.md"
-        written = card.read_text("utf-8") if card.is_file() else ""  # a person's words in it survive the build
+        written = _card(folder)
         built = build(
             spec,
             folder,
@@ -113,6 +112,24 @@ class Registry:
     ) -> tuple[list[Issue], dict[str, Any]]:
         """Read all sources of one dataset as a build would, write nothing: (every issue, the account per stage)."""
         return check(self.dataset(name), workers=workers, progress=progress)
+
+
+def _card(folder: Path) -> str:
+    """The card of the last build, whose person's words survive the next; "" without one.
+
+    Raises ArmError when they could not, before anything is built.
+    """
+    card, manifest = folder / "README.md", read_manifest(folder)
+    if manifest is None or not card.is_file():
+        return ""
+    try:
+        text = card.read_text("utf-8")
+        merge(text, manifest)
+    except UnicodeDecodeError as error:
+        raise ArmError(f"is not UTF-8: {error.reason} at byte {error.start}", where=str(card)) from error
+    except ArmError as error:
+        raise ArmError(error.message, where=str(card), next_command=error.next_command) from error
+    return text
 
 
 @dataclass
@@ -182,6 +199,9 @@ class _Reader:
         read: dict[Path, int] = {}
         for number, source in enumerate(sources):
             for _, path in source.files:
+                if not names[path].isprintable():  # also what is no UTF-8
+                    message = f"the file name {names[path]!r} cannot be published; rename the file"
+                    self.issue(f"{where}.sources[{number}].path", message)
                 if read.setdefault(path.resolve(), number) != number:
                     message = f"{names[path]} is read by sources[{read[path.resolve()]}]; records are read once"
                     self.issue(f"{where}.sources[{number}].path", message)
@@ -194,15 +214,17 @@ class _Reader:
     ) -> None:
         """Declarations that nothing would read, and pictures that no table would hold, are mistakes."""
         teacher = data.get("labels", {}).get("teacher")
-        teachers = {s.constants["teacher"] for s in sources if "teacher" in s.constants}
+        judged: set[str | None] = {s.constants.get("teacher") for s in sources if s.kind == "teacher_labels"}
+        teachers = {name for name in judged if name is not None}
         if teacher is not None and teacher not in teachers:
             known = f"; there are {', '.join(sorted(teachers))}" if teachers else ""
             self.issue(f"{where}.labels.teacher", f"no source declares the teacher {teacher!r}{known}")
         trained = set(tables) & {"selection_sft", "bt_pairs"}
         if data.get("labels") and not trained:
             self.issue(f"{where}.labels", "means nothing without selection_sft or bt_pairs")
-        if trained and len(teachers) > 1 and teacher is None and data.get("labels", {}).get("rule") != "majority":
-            message = f"have several teachers ({', '.join(sorted(teachers))}); write labels: {{teacher: NAME}}"
+        if trained and len(judged) > 1 and teacher is None and data.get("labels", {}).get("rule") != "majority":
+            named = ", ".join(sorted(name or "one that is not named" for name in judged))
+            message = f"have several teachers ({named}); write labels: {{teacher: NAME}}"
             self.issue(f"{where}.sources", f"{message} or labels: {{rule: majority}}")
         for table in data.get("gates", {}).get("max_excluded", {}):
             if table not in tables:
@@ -245,6 +267,7 @@ class _Reader:
         except ArmError as error:
             hint = f" ({error.next_command})" if error.next_command else ""
             self.issue(f"{where}.prompt", f"{error.message}{hint}")
+            self.issues += error.issues  # of an external file, with its own lines
             return spec
         if prompt.kind != kind:
             self.issue(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")

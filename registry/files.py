@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,11 +13,15 @@ def matching(pattern: str, folder: Path) -> list[Path]:
 
     A pattern that names a file is that file, whatever characters it holds.
     """
-    folder = folder.absolute()
+    folder = folder.resolve()  # `..` leads from where the registry really lies
     literal = (folder / pattern).is_file()
     matches = [pattern] if literal else glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - absolute ones
-    # normpath leaves links alone: a link is named by where it stands
-    return sorted(path for path in {Path(os.path.normpath(folder / match)) for match in matches} if path.is_file())
+    return sorted(path for path in {_settled(folder / match) for match in matches} if path.is_file())
+
+
+def _settled(path: Path) -> Path:
+    """Without ``..``; a link to a file keeps its own name."""
+    return path.parent.resolve() / path.name if ".." in path.parts else path
 
 
 def published_names(paths: Iterable[Path], folder: Path) -> dict[Path, str]:
@@ -27,7 +30,7 @@ def published_names(paths: Iterable[Path], folder: Path) -> dict[Path, str]:
     Files below ``folder`` by their path in it. A dataset says nothing about the machine it was built on, so that files
     elsewhere have their own name only, and as much of their folders as tells them apart.
     """
-    folder = folder.absolute()
+    folder = folder.resolve()
     distinct = sorted(set(paths))
     names = {path: path.relative_to(folder).as_posix() for path in distinct if path.is_relative_to(folder)}
     away = [path for path in distinct if path not in names]

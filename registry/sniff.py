@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,17 @@ def sniff(folder: Path) -> Folder:
     if not folder.is_dir():
         raise ArmError("is no folder", where=str(folder))
     found = Folder()
+    seen: dict[Path, Path] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.suffix != ".jsonl":
             if path.suffix.lower() in _ALMOST:
                 found.skipped.append((path, "only *.jsonl is read; unpack or rename it"))
+            continue
+        if not str(path).isprintable():
+            found.skipped.append((path, "its name cannot be written into a registry; rename it"))
+            continue
+        if (first := seen.setdefault(path.resolve(), path)) != path:
+            found.skipped.append((path, f"is the same file as {first.name}"))
             continue
         if any(part.startswith(".") for part in path.relative_to(folder).parts):
             continue
@@ -102,7 +109,10 @@ def _file(path: Path) -> Sniffed | str:
 
 def _drop_unjoinable_labels(found: Folder) -> None:
     """Labels that name no candidate set (because they lack the draw) cannot be joined and are left out."""
-    sets = {r["state_id"] for source in found.of("candidate_sets") for r in _records(source)}
+    sets, states = set(), set()
+    for record in (record for source in found.of("candidate_sets") for record in _records(source)):
+        sets.add(record["state_id"])
+        states.add(record["base_state_id"])
     for source in found.of("teacher_labels"):
         ids = [r["state_id"] for r in _records(source)]
         joined = sum(i in sets for i in ids)
@@ -110,6 +120,8 @@ def _drop_unjoinable_labels(found: Folder) -> None:
             found.sources.remove(source)
             why = f"only {joined:,} of {len(ids):,} labels name a candidate set; they lack the draw"
             found.skipped.append((source.path, why))
+        elif broken := sum(i in states and i not in sets for i in ids):  # a build refuses each of these
+            found.sources[found.sources.index(source)] = replace(source, valid=source.valid - broken)
 
 
 def _responses(found: Folder) -> None:

@@ -79,9 +79,10 @@ def _text(name: str, sources: list[str], tables: list[str], text_only: bool = Fa
 
 
 def _relative(path: Path, target: Path) -> str:
-    return Path(os.path.relpath(path, target)).as_posix()
+    real = path.parent.resolve() / path.name  # `..` leads from where the registry really lies
+    return Path(os.path.relpath(real, target.resolve())).as_posix()
 
 
 def _scalar(text: str) -> str:
     plain = text.isascii() and text.replace("_", "").replace("/", "").replace(".", "").replace("-", "").isalnum()
-    return text if plain and not text.startswith("-") else json.dumps(text, ensure_ascii=False)
+    return text if plain and not text.startswith("-") else json.dumps(text)

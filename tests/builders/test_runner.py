@@ -99,7 +99,7 @@ def test_a_failed_move_puts_the_old_build_back(some: Toy, old: Build, monkeypatc
 
 
 def test_a_new_build_replaces_the_old_one_whole(some: Toy, old: Build) -> None:
-    (old.folder / "data" / "leftover.parquet").write_bytes(b"x")
+    assert len({path.name for path in (old.folder / "data").iterdir()}) > 1
     new = some.build(old.folder, tables=("states",))
     assert {path.name for path in (new.folder / "data").iterdir()} == {"states"}
     assert reader.check(new.folder) == []
@@ -167,6 +167,27 @@ def test_a_folder_that_no_build_made_is_never_replaced(some: Toy) -> None:
     assert (out / "thesis.txt").read_text() == "years of work"
     with pytest.raises(ArmError, match="is not a build"):
         some.build(out / "thesis.txt")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "data/notes.txt", "prompts/mine/keep.json"])
+def test_a_file_that_no_build_made_is_never_deleted(name: str, some: Toy, old: Build) -> None:
+    (old.folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (old.folder / name).write_text("mine")
+    with pytest.raises(ArmError, match=f"holds files that no build made and that would be lost: {name}"):
+        some.build(old.folder)
+    assert (old.folder / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("manifest", ["{", '{"identity": {}}', '{"name": "app", "manifest_version": 3}'])
+def test_another_kind_of_manifest_is_no_build(manifest: str, some: Toy) -> None:
+    """Browser extensions and web applications have a manifest.json, too."""
+    out = some.folder / "app"
+    (out / "data").mkdir(parents=True)
+    (out / "manifest.json").write_text(manifest)
+    (out / "data" / "keep.csv").write_text("1,2")
+    with pytest.raises(ArmError, match="is not a build"):
+        some.build(out)
+    assert (out / "data" / "keep.csv").read_text() == "1,2"
 
 
 def test_an_empty_folder_may_be_filled(some: Toy) -> None:
