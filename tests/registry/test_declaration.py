@@ -315,3 +315,36 @@ def test_an_external_prompt_is_known_by_its_content_only(folder: Path) -> None:
     parameters = Registry.load(write(folder, text)).dataset().parameters()
     assert parameters["bt_pairs"]["prompt"] == {"id": f"sha256:{sha256}", "options": {}}
     assert str(folder) not in str(parameters)
+
+
+def test_parents_lead_from_where_the_registry_lies(folder: Path) -> None:
+    """Through a linked folder, `..` is the parent of the real one, for every reader of the path."""
+    for place in ("y/real", "y/data", "x/data"):
+        (folder / place).mkdir(parents=True)
+    for place in ("y", "x"):
+        (folder / place / "data" / "c.jsonl").write_text("{}\n", "utf-8")
+    (folder / "x" / "link").symlink_to(folder / "y" / "real")
+    text = GOOD.replace("e/*.jsonl", "../../e/*.jsonl").replace("path: l.jsonl", "path: ../../l.jsonl")
+    write(folder / "y" / "real", text.replace("path: c.jsonl", "path: ../data/c.jsonl"))
+    direct, linked = (Registry.load(folder / place).dataset() for place in ("y/real", "x/link"))
+    assert direct.sources[1].files == linked.sources[1].files == (("c.jsonl", folder / "y" / "data" / "c.jsonl"),)
+
+
+def test_problems_of_a_prompt_file_have_its_lines(folder: Path) -> None:
+    import hashlib
+
+    words = "kind: scalar\nusr: x\n"
+    (folder / "words.yaml").write_text(words, "utf-8")
+    sha256 = hashlib.sha256(words.encode()).hexdigest()
+    text = GOOD.replace("prompt: scalar/1", f"prompt: {{file: words.yaml, sha256: {sha256}}}")
+    with pytest.raises(ArmError) as caught:
+        Registry.load(write(folder, text))
+    shown = [str(issue).replace(f"{folder}/", "") for issue in caught.value.issues]
+    assert "words.yaml:2 $.usr is not a known field; did you mean 'user'?" in shown
+
+
+def test_a_teacher_beside_one_that_is_not_named(folder: Path) -> None:
+    (folder / "m.jsonl").write_text("{}\n", "utf-8")
+    more = "      - {kind: teacher_labels, format: first_release, path: m.jsonl}\n"
+    (found,) = problems(folder, GOOD.replace("    split:", f"{more}    split:"))
+    assert found[2].startswith("have several teachers (one that is not named, t); write labels: {teacher: NAME}")

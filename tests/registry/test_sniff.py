@@ -172,3 +172,26 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(runs / "pipe.jsonl")
     (runs / "e.jsonl").write_bytes((SAMPLE / "episodes.jsonl").read_bytes())
     assert [source.path.name for source in sniff.sniff(runs).sources] == ["e.jsonl"]
+
+
+def test_a_link_to_a_file_is_the_same_file(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "episodes.jsonl").write_bytes((SAMPLE / "episodes.jsonl").read_bytes())
+    (runs / "latest.jsonl").symlink_to("episodes.jsonl")
+    found = sniff.sniff(runs)
+    assert [(path.name, why) for path, why in found.skipped] == [("latest.jsonl", "is the same file as episodes.jsonl")]
+    assert len(declared(runs, tmp_path / "registry").dataset().sources) == 1
+
+
+def test_labels_of_which_some_lack_the_draw(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name in ("episodes", "candidates", "labels"):
+        (runs / f"{name}.jsonl").write_bytes((SAMPLE / f"{name}.jsonl").read_bytes())
+    labels = [orjson.loads(line) for line in (SAMPLE / "labels.jsonl").read_bytes().splitlines()]
+    cut = [{**r, "state_id": r["state_id"].rsplit("#", 1)[0]} if n % 3 == 0 else r for n, r in enumerate(labels)]
+    (runs / "labels.jsonl").write_bytes(b"".join(orjson.dumps(r) + b"\n" for r in cut))
+    built, _ = declared(runs, tmp_path / "registry").build(workers=1)
+    assert built is not None
+    assert built.manifest["identity"]["ledger"]["teacher_labels"]["excluded"] == {"base_state_id": 39}

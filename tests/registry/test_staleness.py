@@ -176,3 +176,17 @@ def test_a_table_without_rows_is_said(project: Path) -> None:
         "selection_sft has no rows (nothing went in)",
         "bt_pairs has no rows (nothing went in)",
     )
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [(b"caf\xe9", "is not UTF-8"), (b"<!-- action-reward-models:end -->", "the card's markers are broken")],
+)
+def test_a_card_that_cannot_be_kept_stops_the_build_first(damage: bytes, said: str, project: Path) -> None:
+    card = project / "build" / "action-reward-models-data" / "README.md"
+    card.write_bytes(card.read_bytes() + damage)
+    before = card.read_bytes()
+    with pytest.raises(ArmError, match=said) as caught:
+        Registry.load(project).build(force=True, progress=lambda *_: pytest.fail("the sources were read"))
+    assert caught.value.where == str(card)
+    assert card.read_bytes() == before
