@@ -51,7 +51,7 @@ def problems(text: str, manifest: facts.Manifest) -> list[str]:
         return [error.message]
     expected = yaml.safe_load(dump(front_matter(manifest)))
     return [
-        f"its {key} is not that of the manifest: `load_dataset` would read something else; `arm build --force` renews it"
+        f"its {key} is not that of the manifest: `load_dataset` would read other rows; `arm build --force` renews it"
         for key in ("configs", "dataset_info")
         if head.get(key) != expected.get(key)
     ]
