@@ -24,7 +24,7 @@ from ..schemas.validate import for_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROW_GROUP_BYTES = 50_000_000  # expanded
+ROW_GROUP_BYTES = 20_000_000  # expanded; two workers with embedded screenshots then stay below 700 MB
 PACK_BYTES = 1 << 20  # of rows that wait as Python objects, which take several times their bytes
 Row = dict[str, Any]
 
