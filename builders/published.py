@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from ..prompts.render import RENDERER_VERSION, Prompt
+from ..prompts.render import Prompt
 from ..schemas.store import TABLES, load
 
 
@@ -21,16 +21,7 @@ def write_schemas(folder: Path, tables: Iterable[str]) -> list[Path]:
 def write_prompts(folder: Path, prompts: Sequence[Prompt]) -> list[Path]:
     """Write ``prompts/<id>.json``: all that the prompt's hash is taken over."""
     return [
-        _write(
-            folder / "prompts" / f"{prompt.id.replace('/', '-').replace(':', '-')}.json",
-            {
-                "id": prompt.id,
-                "sha256": prompt.sha256,
-                "template": prompt.template.to_json(),
-                "options": prompt.options.to_json(),
-                "renderer": RENDERER_VERSION,
-            },
-        )
+        _write(folder / "prompts" / f"{prompt.id.replace('/', '-').replace(':', '-')}.json", prompt.to_json())
         for prompt in prompts
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import orjson
 
 from ..schemas import arrow, digests
 from ..schemas.errors import ArmError, Issue
-from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.ids import canonical_json, file_sha256, sha256_hex
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from .ledger import Row
@@ -113,8 +112,7 @@ def _check_files(folder: Path, manifest: dict[str, Any]) -> list[Issue]:
         if not path.is_file():
             issues.append(Issue(name, 0, "$", "is missing"))
             continue
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256 = file_sha256(path)
         if sha256 != expected["sha256"]:
             issues.append(
                 Issue(name, 0, "$", f"has sha256 {sha256[:12]}…, the manifest says {expected['sha256'][:12]}…")

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..prompts.render import Prompt
 from ..schemas.errors import ArmError, Issue, UsageError
-from ..schemas.ids import sha256_hex
+from ..schemas.ids import file_sha256
 from . import manifest as manifests
 from .bucket import BucketResult, Job, build_bucket
 from .partition import Partition, Progress, failure, partition
@@ -236,8 +236,8 @@ def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[s
     written = [*write_schemas(made, [*spec.tables, "exclusions"]), *write_prompts(made, prompts)]
     result = {}
     for path in written:
-        data = path.read_bytes()
-        result[path.relative_to(made).as_posix()] = {"sha256": sha256_hex(data), "bytes": len(data)}
+        name = path.relative_to(made).as_posix()
+        result[name] = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
     return result
 
 

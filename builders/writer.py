@@ -18,6 +18,7 @@ from ..schemas import arrow, digests
 from ..schemas.arrow import Images
 from ..schemas.columns import Blobs, arrow_table, embed_pictures
 from ..schemas.errors import ArmError
+from ..schemas.ids import file_sha256
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 
@@ -125,10 +126,9 @@ class _File:
         self._write_group()
         self._writer.close()
         pa.default_memory_pool().release_unused()  # or the next bucket's rows come on top of what Arrow keeps
-        data = self.path.read_bytes()
         rows, joined = len(self._digests), b"".join(sorted(self._digests))
-        sha256 = hashlib.sha256(data).hexdigest()
-        return WrittenFile(self.table, self.split, self.name, rows, joined, self._expanded, len(data), sha256)
+        stored, sha256 = self.path.stat().st_size, file_sha256(self.path)
+        return WrittenFile(self.table, self.split, self.name, rows, joined, self._expanded, stored, sha256)
 
     def _pack(self) -> None:
         self._packed.append(arrow_table(TABLES[self.table], self._rows))

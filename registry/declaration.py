@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -166,14 +166,9 @@ class _Reader:
 
     def source(self, data: dict[str, Any], where: str, default_license: str) -> SourceSpec:
         if (data["kind"], data["format"]) not in IMPORTERS:
-            known = formats(data["kind"])
-            close = nearest(data["format"], known)
-            hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(known)}"
-            self.issue(f"{where}.format", f"is no format of {data['kind']}: {data['format']!r}{hint}")
+            self._unknown(f"{where}.format", f"format of {data['kind']}", data["format"], formats(data["kind"]))
         if data.get("dialect", "function") not in DIALECTS:
-            close = nearest(data["dialect"], DIALECTS)
-            hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(DIALECTS)}"
-            self.issue(f"{where}.dialect", f"is no dialect: {data['dialect']!r}{hint}")
+            self._unknown(f"{where}.dialect", "dialect", data["dialect"], DIALECTS)
         for name in sorted(set(data) & set(_ONLY)):
             if data["kind"] not in _ONLY[name]:
                 self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(_ONLY[name])}")
@@ -191,6 +186,11 @@ class _Reader:
             on_invalid=data.get("on_invalid", "error"),
             on_conflict=data.get("on_conflict", "error"),
         )
+
+    def _unknown(self, where: str, what: str, word: str, known: Iterable[str]) -> None:
+        close = nearest(word, known)
+        hint = f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
+        self.issue(where, f"is no {what}: {word!r}; {hint}")
 
     def _named(self, sources: list[SourceSpec], where: str) -> tuple[SourceSpec, ...]:
         """The sources with the published names of their files; a file is read once."""

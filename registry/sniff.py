@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def sniff(folder: Path) -> Folder:
     found = Folder()
     seen: dict[Path, Path] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
         if path.suffix != ".jsonl":
             if path.suffix.lower() in _ALMOST:
                 found.skipped.append((path, "only *.jsonl is read; unpack or rename it"))
@@ -66,8 +69,6 @@ def sniff(folder: Path) -> Folder:
             continue
         if (first := seen.setdefault(path.resolve(), path)) != path:
             found.skipped.append((path, f"is the same file as {first.name}"))
-            continue
-        if any(part.startswith(".") for part in path.relative_to(folder).parts):
             continue
         source = _file(path)
         if isinstance(source, str):
@@ -131,9 +132,7 @@ def _responses(found: Folder) -> None:
     tasks: set[str] = set()
     pictured = False
     for source in found.of("episodes", "states"):
-        for number, record in enumerate(_records(source)):
-            if number >= _SAMPLE:
-                break
+        for record in islice(_records(source), _SAMPLE):
             for state in _states(source, record):
                 tasks.add(state.row["task_group"])
                 responses += [state.row["demo_response"]] if state.row["demo_response"] else []
@@ -141,7 +140,7 @@ def _responses(found: Folder) -> None:
                     pictured = True
                     sizes += _size(state.image)
     for source in found.of("candidate_sets"):
-        responses += [r for n, record in enumerate(_records(source)) if n < _SAMPLE for r in record["candidates"]]
+        responses += [r for record in islice(_records(source), _SAMPLE) for r in record["candidates"]]
     found.tasks = len(tasks)
     found.text_only = bool(tasks) and not pictured
     if not responses:

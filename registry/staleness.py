@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ..builders.reader import manifest_of
 from ..builders.spec import BuildSpec
 from ..builders.training_rows import load as load_prompt
 from ..schemas.errors import ArmError
+from ..schemas.ids import file_sha256
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -44,7 +44,7 @@ def reasons(spec: BuildSpec, folder: Path) -> list[str]:
     if environment.get("code_sha256") != code_sha256():
         found.append("the code that builds rows is another version")
     for path, file in environment["files"].items():
-        if not (folder / path).is_file() or _sha256(folder / path) != file["sha256"]:
+        if not (folder / path).is_file() or file_sha256(folder / path) != file["sha256"]:
             found.append(f"{path} is missing or changed")
     if not (folder / "README.md").is_file():
         found.append("README.md is missing")
@@ -81,7 +81,7 @@ def _sources(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
         yield from (f"sources[{number}]: {name} is new" for name in sorted(now.keys() - known.keys()))
         yield from (f"sources[{number}]: {name} is gone" for name in sorted(known.keys() - now.keys()))
         for name in sorted(known.keys() & now.keys()):
-            if _sha256(now[name]) != known[name]:
+            if file_sha256(now[name]) != known[name]:
                 yield f"sources[{number}]: {name} has other content"
 
 
@@ -90,11 +90,6 @@ def _prompts(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
     for old, new in zip(before, (load_prompt(p) for p in declared), strict=False):
         if old["sha256"] != new.sha256:
             yield f"prompt {new.id} renders differently ({old['sha256'][:12]} -> {new.sha256[:12]})"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _short(value: Any) -> str:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 
 def sha256_hex(data: bytes | str) -> str:
     """Lower-case hexadecimal SHA-256 of bytes, or of text in UTF-8."""
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """The same of a file's bytes, which are not held in memory. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def canonical_json(value: Any) -> str:

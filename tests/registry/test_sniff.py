@@ -195,3 +195,10 @@ def test_labels_of_which_some_lack_the_draw(tmp_path: Path) -> None:
     built, _ = declared(runs, tmp_path / "registry").build(workers=1)
     assert built is not None
     assert built.manifest["identity"]["ledger"]["teacher_labels"]["excluded"] == {"base_state_id": 39}
+
+
+def test_hidden_folders_are_nobodys_business(tmp_path: Path) -> None:
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "x.json").write_text("{}", "utf-8")
+    (tmp_path / "e.jsonl").write_bytes((SAMPLE / "episodes.jsonl").read_bytes())
+    assert sniff.sniff(tmp_path).skipped == []
