@@ -21,7 +21,7 @@ from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
 from . import candidate_sets, collector, states, teacher_labels
 from .importers import ROWS, Context
-from .ledger import Ledger, Row
+from .ledger import Claim, Ledger, Row
 from .spec import BuildSpec, SourceSpec
 from .training_rows import TrainingRows
 from .writer import TableWriter, Target, WrittenFile
@@ -200,23 +200,11 @@ class _Bucket:
         """The one record of an id: repeats are excluded; other contents are an error, or in quarantine all of them."""
         if len(records) == 1:
             return records[0]
-        first = min(records, key=lambda r: (r.file, r.line))
-        others = [r for r in records if r is not first]
-        if all(r.content == first.content for r in others):
-            self.ledger.units_in[stage] += len(others)
-            for r in others:
-                detail = f"{r.file}:{r.line} repeats {first.file}:{first.line}"
-                self.ledger.exclude(stage, stage, row_id, "duplicate_record", detail)
-            return first
-        if all(r.declared.on_conflict == "quarantine" for r in records):
-            self.ledger.units_in[stage] += len(records)
-            for r in records:
-                detail = f"{r.file}:{r.line} one id, two contents"
-                self.ledger.exclude(stage, stage, row_id, "conflicting_id", detail, "quarantined")
-            return None
-        message = f"the id {row_id!r} has other content in {first.file}:{first.line}"
-        self.result.issues += [Issue(r.file, r.line, "$", message) for r in others if r.content != first.content]
-        return None
+        ordered = sorted(records, key=lambda r: (r.file, r.line))
+        claims = [Claim(r.file, r.line, r.content, r.declared.on_conflict) for r in ordered]
+        stands, issues = self.ledger.settle(stage, row_id, claims)
+        self.result.issues += issues
+        return ordered[0] if stands else None
 
     def _set(self, record: _Record, state: Row, label_records: list[_Record]) -> None:
         declared = record.declared

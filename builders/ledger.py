@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..schemas.errors import ArmError
+from ..schemas.errors import ArmError, Issue
 from ..schemas.images import IMAGE_REASONS
 
 Row = dict[str, Any]
@@ -45,6 +45,15 @@ REASONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+class Claim(NamedTuple):
+    """One record of an id: where it stands, a digest or the bytes of what it holds, and what its source declares."""
+
+    file: str
+    line: int
+    content: bytes
+    on_conflict: str
+
+
 @dataclass
 class Ledger:
     """Counts units in and out and writes an exclusion row for each difference. ``sink`` takes the exclusion rows."""
@@ -62,6 +71,29 @@ class Ledger:
         self.excluded[stage, reason, status] += 1
         row = {"stage": stage, "source_table": table, "source_id": source_id}
         self.sink({**row, "reason": reason, "detail": detail, "status": status})
+
+    def settle(self, stage: str, row_id: str, claims: Sequence[Claim]) -> tuple[bool, list[Issue]]:
+        """Settle an id that came more than once, by what its records hold and never by which came first.
+
+        Returns whether the first record stands, and the issues. Repeats are excluded; with other contents, all records
+        go into quarantine where every source declares it, else each of those contents is an issue.
+        """
+        first, *others = claims
+        differing = [claim for claim in others if claim.content != first.content]
+        if not differing:
+            self.units_in[stage] += len(others)
+            for claim in others:
+                detail = f"{claim.file}:{claim.line} repeats {first.file}:{first.line}"
+                self.exclude(stage, stage, row_id, "duplicate_record", detail)
+            return True, []
+        if all(claim.on_conflict == "quarantine" for claim in claims):
+            self.units_in[stage] += len(claims)
+            for claim in claims:
+                detail = f"{claim.file}:{claim.line} one id, two contents"
+                self.exclude(stage, stage, row_id, "conflicting_id", detail, "quarantined")
+            return False, []
+        message = f"the id {row_id!r} has other content in {first.file}:{first.line}"
+        return False, [Issue(claim.file, claim.line, "$", message) for claim in differing]
 
 
 def account(

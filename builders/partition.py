@@ -23,7 +23,7 @@ from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.validate import for_schema
 from . import collector
 from .importers import IMPORTERS, ROWS, STATES, Context, ImportedState, InvalidTurn
-from .ledger import Ledger, Row
+from .ledger import Claim, Ledger, Row
 from .spec import BuildSpec, SourceSpec
 
 BUCKET_BYTES = 32 << 20  # of input: what a worker holds at once is a small multiple of it
@@ -61,12 +61,9 @@ class Partition:
 class _State:
     """What the pass remembers of a state: enough to join and to see a conflict."""
 
-    content: bytes
+    claims: list[Claim]  # the records of its id; the first is the one that was kept
     key: str  # hex; decides the bucket
-    place: str  # file:line
-    on_conflict: str
     spill: tuple[int, int]  # offset, length in states.jsonl
-    repeats: list[tuple[bytes, str, int, str]] = field(default_factory=list)  # content, file, line, on_conflict
     quarantined: bool = False
     bucket: int = -1
 
@@ -146,8 +143,11 @@ class _Pass:
                         else:
                             self._keep_state(source, file, line, turn, rows, blobs, pictures)
         for state_id, state in self.states.items():
-            if state.repeats:
-                self._resolve(state_id, state)
+            if len(state.claims) > 1:
+                stands, issues = self.ledger.settle("states", state_id, state.claims)
+                state.quarantined = not stands and not issues  # an issue stops the build; a check goes on to find more
+                self.issues += issues
+        self._stop_when_hopeless()
 
     def _keep_state(
         self, source: SourceSpec, file: SourceFile, line: jsonl.Line, state: ImportedState,
@@ -156,10 +156,9 @@ class _Pass:
         row, state_id = state.row, state.row["state_id"]
         image_sha = sha256_hex(state.image) if state.image is not None else None
         canonical = canonical_json([row, image_sha]).encode()
-        content = hashlib.sha256(canonical).digest()
-        place = f"{file.name}:{line.number}"
+        claim = Claim(file.name, line.number, hashlib.sha256(canonical).digest(), source.on_conflict)
         if known := self.states.get(state_id):
-            known.repeats.append((content, file.name, line.number, source.on_conflict))
+            known.claims.append(claim)
             return
         self.size += len(canonical)
         if image_sha and image_sha not in pictures:
@@ -179,27 +178,8 @@ class _Pass:
         )
         text = row["observation_text"]
         key = image_sha or sha256_hex(f"text\n{text}" if text is not None else f"id\n{state_id}")
-        self.states[state_id] = _State(content, key, place, source.on_conflict, (rows.tell(), len(spilled)))
+        self.states[state_id] = _State([claim], key, (rows.tell(), len(spilled)))
         rows.write(spilled + b"\n")
-
-    def _resolve(self, state_id: str, state: _State) -> None:
-        """Settle an id that came more than once, by what the records hold and never by which came first."""
-        differing = [r for r in state.repeats if r[0] != state.content]
-        if not differing:
-            self.ledger.units_in["states"] += len(state.repeats)
-            for _, file, line, _ in state.repeats:
-                detail = f"{file}:{line} repeats {state.place}"
-                self.ledger.exclude("states", "states", state_id, "duplicate_record", detail)
-        elif all(c == "quarantine" for c in (state.on_conflict, *(r[3] for r in state.repeats))):
-            state.quarantined = True
-            self.ledger.units_in["states"] += 1 + len(state.repeats)
-            for place in [state.place, *(f"{file}:{line}" for _, file, line, _ in state.repeats)]:
-                detail = f"{place}: one id, two contents"
-                self.ledger.exclude("states", "states", state_id, "conflicting_id", detail, "quarantined")
-        else:
-            for _, file, line, _ in differing:
-                self.issues.append(Issue(file, line, "$", f"the id {state_id!r} has other content in {state.place}"))
-            self._stop_when_hopeless()
 
     # -- candidate sets and labels --------------------------------------------------------------------------------
 
