@@ -6,36 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from ..schemas import arrow, digests
-from ..schemas.errors import ArmError, Issue
+from ..schemas.errors import Issue
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.manifest import manifest_of
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from .ledger import Row
 
 _BATCH = 64  # rows; pictures make rows large
-
-
-def manifest_of(folder: Path) -> dict[str, Any]:
-    """The manifest of a built directory, checked against its schema.
-
-    Raises ArmError when there is none, or when it is not one: its paths then name nothing outside the directory.
-    """
-    path = folder / "manifest.json"
-    try:
-        manifest = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise ArmError("is no finished build: it holds no manifest.json", where=str(folder)) from error
-    except ValueError as error:
-        raise ArmError(f"is not JSON: {error}", where=str(path)) from error
-    problems = for_schema("manifest/1").problems(manifest)
-    if problems:
-        issues = [Issue(str(path), 0, where, message) for where, message in problems]
-        raise ArmError("is no manifest of version 1", where=str(path), issues=issues)
-    assert isinstance(manifest, dict)
-    return manifest
 
 
 def rows(path: Path, schema_name: str) -> Iterator[Row]:

@@ -22,11 +22,11 @@ from typing import Any
 from ..prompts.render import Prompt
 from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.ids import file_sha256
+from ..schemas.manifest import manifest_of
 from . import manifest as manifests
 from .bucket import BucketResult, Job, build_bucket
 from .partition import Partition, Progress, failure, partition
 from .published import write_prompts, write_schemas
-from .reader import manifest_of
 from .spec import BuildSpec
 from .training_rows import load
 

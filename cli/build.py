@@ -54,7 +54,7 @@ def command(
 
 
 def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) -> dict[str, Any]:
-    from ..builders.reader import manifest_of
+    from ..schemas.manifest import manifest_of
 
     manifest = built.manifest if built else manifest_of(folder)
     identity = manifest["identity"]

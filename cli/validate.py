@@ -77,8 +77,8 @@ def _registry(path: Path, workers: int | None) -> tuple[list[Any], str]:
 
 
 def _build(path: Path) -> tuple[list[Any], str]:
-    from ..builders.reader import manifest_of
     from ..registry import check_build
+    from ..schemas.manifest import manifest_of
 
     with output.progress() as show:
         issues = check_build(path, show)

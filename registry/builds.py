@@ -8,6 +8,7 @@ from ..builders import reader
 from ..builders.partition import Progress
 from ..cards.dataset import problems
 from ..schemas.errors import Issue
+from ..schemas.manifest import manifest_of
 
 
 def check_build(folder: Path, progress: Progress = lambda *_: None) -> list[Issue]:
@@ -19,5 +20,5 @@ def check_build(folder: Path, progress: Progress = lambda *_: None) -> list[Issu
     card = folder / "README.md"
     if card.is_file():
         text = card.read_text("utf-8", errors="replace")
-        issues += [Issue("README.md", 0, "$", problem) for problem in problems(text, reader.manifest_of(folder))]
+        issues += [Issue("README.md", 0, "$", problem) for problem in problems(text, manifest_of(folder))]
     return sorted(issues)

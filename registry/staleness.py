@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 
 from ..builders.manifest import code_sha256
-from ..builders.reader import manifest_of
 from ..builders.spec import BuildSpec
 from ..builders.training_rows import load as load_prompt
 from ..schemas.errors import ArmError
 from ..schemas.ids import file_sha256
+from ..schemas.manifest import manifest_of
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:

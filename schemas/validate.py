@@ -134,7 +134,7 @@ def describe(keyword: str, schema: Any, instance: Any, path: Iterable[str | int]
         case "pattern":
             return [(where, f"is {shown}, does not match {value}")]
         case "not":
-            return [(where, f"is {shown}, which holds a forbidden character")]
+            return [(where, f"is {shown}, which {value.get('description', 'holds a forbidden character')}")]
         case "propertyNames":
             return [(where, f"has a field name that is not allowed: {shown}")]
     return [(where, f"is {shown}, which {keyword} does not allow")]

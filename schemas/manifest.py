@@ -1,0 +1,40 @@
+"""The manifest of a built directory, read and checked: from a folder, or from bytes that the Hub sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from .errors import ArmError, Issue
+from .validate import for_schema
+
+NAME = "manifest.json"
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest of a built directory. Raises ArmError when there is none; see `parse` for the others."""
+    path = folder / NAME
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ArmError(f"is no finished build: it holds no {NAME}", where=str(folder)) from error
+    return parse(data, str(path))
+
+
+def parse(data: bytes, where: str) -> dict[str, Any]:
+    """The manifest in ``data``, checked against its schema: its paths then name nothing outside a folder.
+
+    ``where`` names the file in errors. Raises ArmError when it is no manifest of this version.
+    """
+    try:
+        manifest = orjson.loads(data)
+    except ValueError as error:
+        raise ArmError(f"is not JSON: {error}", where=where) from error
+    problems = for_schema("manifest/1").problems(manifest)
+    if problems:
+        issues = [Issue(where, 0, place, message) for place, message in problems]
+        raise ArmError("is no manifest of version 1", where=where, issues=issues)
+    assert isinstance(manifest, dict)
+    return manifest
