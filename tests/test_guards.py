@@ -24,8 +24,9 @@ FLOORS: dict[str, set[str]] = {
     "prompts": {"schemas"},
     "builders": {"schemas", "prompts"},
     "cards": {"schemas"},
-    "registry": {"schemas", "prompts", "builders", "cards"},
-    "cli": {"schemas", "prompts", "builders", "cards", "registry"},
+    "hub_sync": {"schemas", "cards"},
+    "registry": {"schemas", "prompts", "builders", "cards", "hub_sync"},
+    "cli": {"schemas", "prompts", "builders", "cards", "hub_sync", "registry"},
 }
 
 
