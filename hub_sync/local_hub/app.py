@@ -1,0 +1,84 @@
+"""The application: every route, and what holds for all of them."""
+
+from __future__ import annotations
+
+import secrets
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .errors import HubError
+from .store import Store
+from .web import answer
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def create_app(store: Store, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
+    """The hub of ``store``. Requests whose Host header names another host than ``hosts`` are refused.
+
+    A page from elsewhere whose name was pointed at 127.0.0.1 would otherwise speak to the hub from a person's browser.
+    """
+    routes: list[Route] = []
+    app = Starlette(routes=routes, exception_handlers={HubError: _refusal})
+    app.state.store = store
+    return _Guard(app, frozenset(hosts))
+
+
+class _Guard:
+    """Around everything: the Host allow-list, a request id, and headers that keep a browser strict."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        fixed = [
+            (b"x-request-id", secrets.token_hex(12).encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+        ]
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *fixed]}
+            await send(message)
+
+        if _host(scope) not in self._hosts:
+            refused = answer({"error": "this hub does not answer for that Host"}, 421)
+            await refused(scope, receive, with_headers)
+            return
+        await self._app(scope, receive, with_headers)
+
+
+def _host(scope: Scope) -> str:
+    """The host of the Host header, without its port; "" when there is not exactly one."""
+    found = [value for name, value in scope["headers"] if name == b"host"]
+    if len(found) != 1:
+        return ""
+    try:
+        parts = urlsplit(f"//{found[0].decode('ascii')}")
+        if parts.username is not None or parts.path or parts.query or parts.fragment:
+            return ""
+        _ = parts.port  # ValueError when it is no number
+        host = parts.hostname or ""
+    except (ValueError, UnicodeDecodeError):
+        return ""
+    return f"[{host}]" if ":" in host else host
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    """A HubError as the Hub answers it: over plain HTTP clients go by `X-Error-Code` alone."""
+    assert isinstance(error, HubError)
+    message = error.message.encode("ascii", "backslashreplace").decode()
+    headers = {"X-Error-Message": message.replace("\n", " ").replace("\r", " "), **error.headers}
+    if error.code:
+        headers["X-Error-Code"] = error.code
+    return answer({"error": error.message}, error.status, headers)
