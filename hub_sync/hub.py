@@ -1,0 +1,242 @@
+"""A Hub as this project talks to it: one endpoint with its own token, bounded retries, errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..schemas.errors import ArmError
+from ..schemas.ids import sha256_hex
+from ..schemas.paths import unsafe
+
+T = TypeVar("T")
+
+OFFICIAL = "https://huggingface.co"
+_WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # between tries, when the server names no time
+_LONGEST_WAIT_S = 300  # of a Retry-After; the Hub's window for its rates
+_TRANSIENT = (408, 429, 500, 502, 503, 504)
+_REPO_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a revision. ``sha256`` is that of its bytes when it is stored beside git, else None."""
+
+    path: str
+    size: int
+    blob_id: str  # git's id of the blob: of the bytes themselves unless they are stored beside git
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Refs:
+    """Branch ``main`` and the tags of a repository, as commit shas."""
+
+    head: str
+    tags: dict[str, str]
+
+
+class Hub:
+    """Repositories of one type at one endpoint.
+
+    ``endpoint`` is `HF_ENDPOINT` or the official Hub; ``token`` is `HF_TOKEN`. The token that `hf auth login` saved
+    belongs to the official Hub and is sent to no other.
+    """
+
+    def __init__(
+        self, endpoint: str | None = None, token: str | None = None, *, repo_type: str = "dataset",
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        from huggingface_hub import HfApi
+
+        self.endpoint = (endpoint or os.environ.get("HF_ENDPOINT") or OFFICIAL).rstrip("/")
+        self.token = token or os.environ.get("HF_TOKEN") or (_saved_token() if self.endpoint == OFFICIAL else None)
+        self.repo_type = repo_type
+        self.api = HfApi(endpoint=self.endpoint, token=self.token or False)
+        self._say = progress
+
+    def url(self, repo: str) -> str:
+        """The page of a repository."""
+        prefix = "" if self.repo_type == "model" else f"{self.repo_type}s/"
+        return f"{self.endpoint}/{prefix}{repo}"
+
+    def refs(self, repo: str) -> Refs | None:
+        """Head and tags; None when there is no such repository, or none that this token may see."""
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        try:
+            found = self.call("reading refs", lambda: self.api.list_repo_refs(repo, repo_type=self.repo_type))
+        except RepositoryNotFoundError:
+            return None
+        heads = {branch.name: branch.target_commit for branch in found.branches}
+        if "main" not in heads:
+            raise ArmError("has no branch main", where=self.url(repo))
+        return Refs(heads["main"], {tag.name: tag.target_commit for tag in found.tags})
+
+    def resolve(self, repo: str, revision: str) -> str:
+        """The commit sha of a tag, branch or sha. Raises ArmError naming what exists."""
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+        try:
+            info = self.call(
+                "resolving", lambda: self.api.repo_info(repo, repo_type=self.repo_type, revision=revision)
+            )
+        except RepositoryNotFoundError as error:
+            raise self._no_repo(repo) from error
+        except RevisionNotFoundError as error:
+            refs = self.refs(repo)
+            known = ", ".join(sorted(refs.tags)) if refs and refs.tags else "none"
+            raise ArmError(f"has no revision {revision!r}; its tags: {known}", where=self.url(repo)) from error
+        if not info.sha:
+            raise ArmError(f"the Hub gave no commit for {revision!r}", where=self.url(repo))
+        return str(info.sha)
+
+    def files(self, repo: str, commit: str) -> dict[str, RemoteFile]:
+        """Every file of a commit by path. Raises ArmError for a path that could not be written safely."""
+        from huggingface_hub.hf_api import RepoFile
+
+        def listed() -> list[Any]:
+            tree = self.api.list_repo_tree(repo, repo_type=self.repo_type, revision=commit, recursive=True)
+            return [entry for entry in tree if isinstance(entry, RepoFile)]
+
+        found = {}
+        for entry in self.call("listing files", listed):
+            if why := unsafe(entry.path):
+                raise ArmError(f"has a file whose name {why}: {entry.path!r}", where=f"{self.url(repo)} at {commit}")
+            lfs = entry.lfs
+            found[entry.path] = RemoteFile(entry.path, entry.size, entry.blob_id, lfs.sha256 if lfs else None)
+        return found
+
+    def fetch(self, repo: str, commit: str, path: str, folder: Path) -> Path:
+        """Download one file into ``folder`` and return where it lies."""
+        if why := unsafe(path):
+            raise ArmError(f"the name {path!r} {why}", where=self.url(repo))
+        return Path(
+            self.call(
+                f"downloading {path}",
+                lambda: self.api.hf_hub_download(
+                    repo, path, repo_type=self.repo_type, revision=commit, local_dir=folder
+                ),
+            )
+        )
+
+    def read(self, repo: str, file: RemoteFile, commit: str, limit: int = 64 * 2**20) -> bytes:
+        """The bytes of a small file, checked against the listing. Raises ArmError above ``limit`` bytes."""
+        if file.size > limit:
+            raise ArmError(f"{file.path} has {file.size:,} bytes, more than {limit:,}", where=self.url(repo))
+        with tempfile.TemporaryDirectory(prefix="arm-read-") as folder:
+            data = self.fetch(repo, commit, file.path, Path(folder)).read_bytes()
+        if len(data) != file.size or (file.sha256 and sha256_hex(data) != file.sha256):
+            raise ArmError(f"{file.path} arrived with other bytes than listed", where=self.url(repo))
+        return data
+
+    def call(self, what: str, function: Callable[[], T]) -> T:
+        """Run ``function``, again after a failure that may pass: at most five times, or when the server says.
+
+        Raises ArmError; errors about a missing repository, revision or entry, and 409 / 412, stay the client's own.
+        """
+        for wait in (*_WAITS_S, None):
+            try:
+                return function()
+            except Exception as error:
+                pause = transient(error)
+                if pause is None or wait is None:
+                    raise self.explained(what, error) from error
+                self.pause(what, pause or wait, error)
+        raise AssertionError("the last try returns or raises")
+
+    def pause(self, what: str, seconds: float, error: Exception) -> None:
+        """Wait before another try, and say so. Raises ArmError when the server asks for longer than a window."""
+        if seconds > _LONGEST_WAIT_S:
+            raise ArmError(
+                f"{what}: the Hub asks to wait {seconds:.0f} s", where=self.endpoint,
+                next_command="run the same command again after that time; nothing is sent twice",
+            ) from error  # fmt: skip
+        self._say(f"{what}: {reason(error)}; trying again in {seconds:g} s")
+        time.sleep(seconds)
+
+    def explained(self, what: str, error: Exception) -> Exception:
+        """``error`` as an ArmError with what to do, unless its kind means something to the caller."""
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HfHubHTTPError,
+            RemoteEntryNotFoundError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
+
+        status = status_of(error)
+        if isinstance(error, GatedRepoError) or status in (401, 403):
+            message = f"{what}: the Hub refuses ({reason(error)})"
+            return ArmError(message, where=self.endpoint, next_command=self._token_advice())
+        named = (RepositoryNotFoundError, RevisionNotFoundError, RemoteEntryNotFoundError)
+        if isinstance(error, (*named, ArmError)) or status in (409, 412):
+            return error
+        if isinstance(error, HfHubHTTPError):
+            return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=_again(status))
+        if transient(error) is not None or isinstance(error, (OSError, RuntimeError, ValueError)):
+            advice = "is the Hub running? (`arm hub status`, HF_ENDPOINT)" if transient(error) is not None else None
+            return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=advice)
+        return error
+
+    def _no_repo(self, repo: str) -> ArmError:
+        message = f"there is no {self.repo_type} {repo}, or this token may not see it"
+        return ArmError(message, where=self.endpoint, next_command=self._token_advice())
+
+    def _token_advice(self) -> str:
+        if self.endpoint == OFFICIAL:
+            return "hf auth login   # with a token that may write there; or export HF_TOKEN=..."
+        return f"export HF_TOKEN=...   # a token of {self.endpoint}; `arm hub status` shows that of an embedded hub"
+
+
+def checked_repo_id(repo: str) -> str:
+    """``namespace/name``. Raises ArmError for anything else."""
+    if not _REPO_ID.fullmatch(repo):
+        raise ArmError(f"{repo!r} is no repository: namespace/name is expected")
+    return repo
+
+
+def status_of(error: Exception) -> int | None:
+    """The HTTP status behind an error of the client, None when no answer came."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def transient(error: Exception) -> float | None:
+    """None for what another try cannot mend, else the seconds that the server asks to wait (0: it names none)."""
+    from huggingface_hub.utils import httpx
+
+    status = status_of(error)
+    if status in _TRANSIENT:
+        asked = getattr(error, "response").headers.get("retry-after", "")  # noqa: B009 - status_of saw it
+        return float(asked) if asked.isascii() and asked.isdigit() else 0.0
+    if status is None and isinstance(error, (httpx.TransportError, ConnectionError, TimeoutError)):
+        return 0.0
+    return None
+
+
+def reason(error: Exception) -> str:
+    """What went wrong in one line: no URL, since addresses of storage hold keys."""
+    status = status_of(error)
+    if status is not None:
+        said = getattr(error, "server_message", None) or ""
+        return f"HTTP {status}{f': {said}' if said else ''}"
+    text = str(error).strip().split("\n")[0]
+    text = re.sub(r"https?://[^\s'\"]*", "<url>", text)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _again(status: int | None) -> str | None:
+    return "run the same command again; nothing is sent twice" if status in _TRANSIENT else None
+
+
+def _saved_token() -> str | None:
+    from huggingface_hub import get_token
+
+    return get_token()
