@@ -33,6 +33,19 @@ def merge(existing: str, head: str, block: str, keys: Collection[str]) -> str:
     return f"---\n{head}{foreign}---\n{before}{BEGIN}\n{block}{END}{after}"
 
 
+def persons(existing: str, keys: Collection[str]) -> tuple[str, str, str]:
+    """What a person wrote: the YAML of other keys than ``keys``, the text above our block, and the text below it.
+
+    Line ends and blank lines at the borders do not count. Raises ArmError like `merge`.
+    """
+    existing = existing.removeprefix("\ufeff")
+    found = _HEAD.match(existing)
+    before, after = _around(existing[found.end() :] if found else existing)
+    parts = (_foreign(found.group(1), keys) if found else "", before, after)
+    yaml, above, below = (re.sub(r"\r\n|\r", "\n", part).strip() for part in parts)
+    return yaml, above, below
+
+
 def read_head(existing: str) -> dict[str, Any]:
     """The YAML at the head of a card; empty without one. Raises ArmError when it cannot be read."""
     found = _HEAD.match(existing.removeprefix("\ufeff"))

@@ -41,6 +41,16 @@ def merge(existing: str, manifest: facts.Manifest) -> str:
     return blocks.merge(existing, dump(ours), _block(manifest), KEYS)
 
 
+def words(text: str) -> tuple[str, ...]:
+    """All that a person added to a card, in a form that can be compared; only empty strings when nothing was.
+
+    Raises ArmError when the markers are broken or the YAML at the head cannot be read.
+    """
+    tags = blocks.read_head(text).get("tags")
+    added = [str(tag) for tag in tags if tag not in TAGS] if isinstance(tags, list) else []
+    return (*blocks.persons(text, KEYS), "\n".join(added))
+
+
 def problems(text: str, manifest: facts.Manifest) -> list[str]:
     """What is wrong with a card as the loader of a build: stock ``datasets`` reads what its YAML names."""
     import yaml

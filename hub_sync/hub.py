@@ -84,9 +84,7 @@ class Hub:
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         try:
-            info = self.call(
-                "resolving", lambda: self.api.repo_info(repo, repo_type=self.repo_type, revision=revision)
-            )
+            info = self.call("resolving", lambda: self.api.repo_info(repo, repo_type=self.repo_type, revision=revision))
         except RepositoryNotFoundError as error:
             raise self._no_repo(repo) from error
         except RevisionNotFoundError as error:
@@ -185,6 +183,9 @@ class Hub:
             return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=advice)
         return error
 
+    def no_token(self) -> ArmError:
+        return ArmError("publishing needs a token", where=self.endpoint, next_command=self._token_advice())
+
     def _no_repo(self, repo: str) -> ArmError:
         message = f"there is no {self.repo_type} {repo}, or this token may not see it"
         return ArmError(message, where=self.endpoint, next_command=self._token_advice())
@@ -210,7 +211,7 @@ def status_of(error: Exception) -> int | None:
 
 def transient(error: Exception) -> float | None:
     """None for what another try cannot mend, else the seconds that the server asks to wait (0: it names none)."""
-    from huggingface_hub.utils import httpx
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # httpx before 2.0, httpx2 from there on
 
     status = status_of(error)
     if status in _TRANSIENT:

@@ -1,0 +1,175 @@
+"""The one commit of a release: on branch main, or as a pull request that is merged once it was read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..schemas.errors import ArmError
+from .hub import Hub, status_of, transient
+from .release import Remote
+
+if TYPE_CHECKING:
+    from .publish import Plan
+
+MAIN = "main"
+_TRIES = 6  # of the commit
+
+
+class Upload:
+    """The one commit of a plan."""
+
+    def __init__(self, planned: Plan, hub: Hub, base: str, progress: Callable[[str, int, int], None]) -> None:
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        self._plan, self._hub, self._base, self._progress = planned, hub, base, progress
+        self._title = f"{planned.release.name} {planned.release.version}"
+        self._operations: list[CommitOperationAdd | CommitOperationDelete] = []
+        for operation in planned.operations:
+            if operation.action == "delete":
+                self._operations.append(CommitOperationDelete(operation.path))
+                continue
+            source = planned.release.files[operation.path].source
+            assert source is not None
+            content = source if isinstance(source, bytes) else str(source)
+            self._operations.append(CommitOperationAdd(operation.path, content))
+
+    def committed(self) -> str:
+        """The sha of the commit on branch main."""
+        self._send_files(create_pr=False)
+        for attempt in range(_TRIES):
+            try:
+                info = self._create(create_pr=False)
+                return str(info.oid)
+            except Exception as error:
+                # The answer may be lost and the commit there: the head tells.
+                head = self._head()
+                if head != self._base:
+                    if own := self._find_own(head):
+                        return own
+                    raise self._moved(head) from error
+                self._again(attempt, error)
+        raise AssertionError("the last try returns or raises")
+
+    def staged(self, read_back: Callable[[str], object]) -> str:
+        """The sha on branch main after the pull request with the release was merged.
+
+        ``read_back`` looks at the commit of the pull request first, and raises when it does not hold what it should.
+        """
+        number = self._open_pull_request() or self._new_pull_request()
+        commit = self._hub.resolve(self._plan.repo, f"refs/pr/{number}")
+        read_back(commit)
+        api, kind = self._hub.api, self._hub.repo_type
+        if (head := self._head()) != self._base:
+            raise self._moved(head)
+        try:
+            self._hub.call(
+                f"merging pull request {number}",
+                lambda: api.merge_pull_request(self._plan.repo, discussion_num=number, repo_type=kind),
+            )
+        except Exception as error:  # merged although the answer says otherwise?
+            if own := self._find_own(self._head()):
+                return own
+            raise self._hub.explained(f"merging pull request {number}", error) from error
+        own = self._find_own(self._head())
+        if own is None:
+            raise ArmError(
+                f"the merge of pull request {number} gave other files than were checked; no tag was set",
+                where=self._plan.url,
+            )
+        return own
+
+    def _send_files(self, *, create_pr: bool) -> None:
+        """Upload one file after another, so that memory holds one; small ones travel with the commit."""
+        from huggingface_hub import CommitOperationAdd
+
+        adds = [op for op in self._operations if isinstance(op, CommitOperationAdd)]
+        total, done = sum(op.upload_info.size for op in adds), 0
+        for op in adds:
+            self._hub.call(
+                f"uploading {op.path_in_repo}",
+                lambda op=op: self._hub.api.preupload_lfs_files(  # type: ignore[misc]
+                    self._plan.repo, [op], repo_type=self._hub.repo_type, revision=MAIN, create_pr=create_pr,
+                    free_memory=False,
+                ),
+            )  # fmt: skip
+            if getattr(op, "_should_ignore", False):
+                raise ArmError(
+                    f"the repository's .gitignore leaves out {op.path_in_repo}", where=self._plan.url,
+                    next_command="change .gitignore there, then push again",
+                )  # fmt: skip
+            done += op.upload_info.size
+            self._progress("uploading", done, total)
+
+    def _create(self, *, create_pr: bool) -> Any:
+        identity = self._plan.release.manifest["identity_sha256"]
+        return self._hub.api.create_commit(
+            self._plan.repo, self._operations, commit_message=self._title,
+            commit_description=f"identity {identity}", repo_type=self._hub.repo_type, revision=MAIN,
+            parent_commit=self._base, create_pr=create_pr,
+        )  # fmt: skip
+
+    def _again(self, attempt: int, error: Exception) -> None:
+        pause = transient(error)
+        if pause is None and status_of(error) == 412:
+            pause = 0.0  # refused as moved, and it is not: the Hub's view lags behind its own head
+        if pause is None or attempt == _TRIES - 1:
+            raise self._hub.explained("committing", error) from error
+        self._hub.pause("committing", pause or 0.5 * 2**attempt, error)
+
+    def _head(self) -> str:
+        refs = self._hub.refs(self._plan.repo)
+        if refs is None:
+            raise ArmError("the repository is gone", where=self._plan.url)
+        return refs.head
+
+    def _find_own(self, head: str) -> str | None:
+        """The newest commit since the base that holds this very release, if any."""
+        repo, kind = self._plan.repo, self._hub.repo_type
+        log = self._hub.call(
+            "reading commits", lambda: self._hub.api.list_repo_commits(repo, repo_type=kind, revision=head)
+        )
+        for entry in log:
+            if entry.commit_id == self._base:
+                return None
+            if not self._plan.release.operations(Remote.read(self._hub, repo, entry.commit_id)):
+                return str(entry.commit_id)
+        return None
+
+    def _moved(self, head: str) -> ArmError:
+        return ArmError(
+            f"someone else published meanwhile: the plan rests on {self._base}, the head is {head}; nothing of yours "
+            "is in it",
+            where=self._plan.url,
+            next_command=f"arm push {self._plan.folder}   # plans anew on top of {head[:12]}",
+        )
+
+    def _open_pull_request(self) -> int | None:
+        """A pull request of an earlier, killed run that holds this very release."""
+        repo, kind = self._plan.repo, self._hub.repo_type
+        found = self._hub.call(
+            "reading pull requests",
+            lambda: list(
+                self._hub.api.get_repo_discussions(
+                    repo, repo_type=kind, discussion_type="pull_request", discussion_status="open"
+                )
+            ),
+        )
+        for entry in found:
+            if entry.title != self._title:
+                continue
+            commit = self._hub.resolve(repo, f"refs/pr/{entry.num}")
+            if not self._plan.release.operations(Remote.read(self._hub, repo, commit)):
+                return int(entry.num)
+        return None
+
+    def _new_pull_request(self) -> int:
+        self._send_files(create_pr=True)
+        for attempt in range(_TRIES):
+            try:
+                return int(self._create(create_pr=True).pr_num)
+            except Exception as error:
+                if (number := self._open_pull_request()) is not None:
+                    return number
+                self._again(attempt, error)
+        raise AssertionError("the last try returns or raises")

@@ -1,0 +1,86 @@
+"""Bring a published revision into a built directory again, every file checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ..schemas import manifest as manifests
+from ..schemas.errors import ArmError
+from ..schemas.ids import file_sha256
+from .hub import Hub, RemoteFile, checked_repo_id
+from .release import CARD, MANIFEST, git_blob_id
+
+
+def pull(
+    hub: Hub, repo: str, revision: str, out: Path, progress: Callable[[str, int, int], None] = lambda *_: None
+) -> str:
+    """Download what a build made of ``repo`` at ``revision`` into the new folder ``out`` and return the commit.
+
+    What a killed pull had fetched is fetched no second time. ``out`` appears when every file is there and has the
+    bytes that the listing and the manifest say. A person's other files stay on the Hub. Raises ArmError when ``out``
+    holds anything but this very revision, or when a file differs.
+    """
+    commit = hub.resolve(checked_repo_id(repo), revision)
+    files = hub.files(repo, commit)
+    where = f"{hub.url(repo)} at {commit}"
+    if MANIFEST not in files:
+        raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
+    manifest = manifests.parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
+    listed = manifest["environment"]["files"]
+    names = [*sorted(listed), MANIFEST, CARD]
+    if missing := [name for name in names if name not in files]:
+        raise ArmError(f"lacks files of its manifest: {', '.join(missing[:5])}", where=where)
+    if out.exists() and any(out.iterdir()):
+        if _holds(out, names, files):
+            return commit
+        raise ArmError("is not empty", where=str(out), next_command="--out NEW, or move it away")
+    work = out.parent / f".{out.name}.pull-{commit[:12]}"
+    download(hub, repo, commit, [files[name] for name in names], work, progress)
+    for name, entry in listed.items():
+        if file_sha256(work / name) != entry["sha256"]:
+            raise ArmError(
+                f"{name} is not the file that the manifest names", where=where,
+                next_command=f"arm verify {repo}@{commit}   # finds all that is wrong",
+            )  # fmt: skip
+    if out.exists():
+        out.rmdir()
+    os.chmod(work, 0o755)  # noqa: S103, PTH101 - as a build is
+    work.rename(out)
+    return commit
+
+
+def download(
+    hub: Hub, repo: str, commit: str, files: list[RemoteFile], folder: Path, progress: Callable[[str, int, int], None]
+) -> None:
+    """Fetch files of a commit into ``folder``, except those that lie there already. Raises ArmError.
+
+    Afterwards each has the bytes that the Hub lists it with.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    total, done = sum(file.size for file in files), 0
+    for file in files:
+        path = folder / file.path
+        if not _is(path, file):
+            hub.fetch(repo, commit, file.path, folder)
+            if not _is(path, file):
+                path.unlink(missing_ok=True)
+                where = f"{hub.url(repo)} at {commit}"
+                raise ArmError(f"{file.path} arrived with other bytes than listed", where=where)
+        done += file.size
+        progress("downloading", done, total)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the client's notes about the folder
+
+
+def _holds(folder: Path, names: list[str], files: dict[str, RemoteFile]) -> bool:
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    return found == set(names) and all(_is(folder / name, files[name]) for name in names)
+
+
+def _is(path: Path, file: RemoteFile) -> bool:
+    """Does the local file have the bytes of the listed one?"""
+    if not path.is_file() or path.stat().st_size != file.size:
+        return False
+    return file_sha256(path) == file.sha256 if file.sha256 else git_blob_id(path.read_bytes()) == file.blob_id

@@ -1,0 +1,103 @@
+"""Load a revision as anyone would: stock ``datasets`` in a process of its own, with an empty cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..schemas.errors import ArmError
+from .hub import Hub
+
+# Knows nothing of this project. Streaming reads the card's YAML, its globs and its features, and one shard's bytes.
+_SCRIPT = """
+import json, sys
+from datasets import get_dataset_config_names, get_dataset_split_names, load_dataset
+
+repo, revision, full = sys.argv[1], sys.argv[2] or None, sys.argv[3] == "full"
+for config in get_dataset_config_names(repo, revision=revision):
+    for split in get_dataset_split_names(repo, config, revision=revision):
+        rows = load_dataset(repo, config, revision=revision, split=split, streaming=True)
+        next(iter(rows))  # decodes the pictures of one row
+        plain = rows.decode(False)
+        part = plain if full else plain.shard(num_shards=plain.num_shards, index=0)
+        count = sum(1 for _ in part)
+        print(json.dumps([config, split, count, 1 if full else rows.num_shards]), flush=True)
+"""
+
+
+def load(
+    hub: Hub, source: str, commit: str, manifest: Mapping[str, Any], *, full: bool,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> dict[str, dict[str, int]]:  # fmt: skip
+    """Load every config and split of ``source`` (a repository at ``commit``, or a folder with ``commit`` "").
+
+    One shard of each is read to its end, all with ``full``. Returns the rows read per table and split. Raises ArmError
+    when a table of the manifest cannot be loaded, is missing, or has other rows.
+    """
+    expected = _expected(manifest)
+    read: dict[str, dict[str, int]] = {}
+    shards: dict[tuple[str, str], int] = {}
+    with tempfile.TemporaryDirectory(prefix="arm-load-") as home:
+        for number, line in enumerate(_run(hub, source, commit, full, Path(home)), 1):
+            table, split, rows, parts = json.loads(line)
+            read.setdefault(table, {})[split] = rows
+            shards[table, split] = parts
+            progress("loading as anyone would", number, len(expected))
+    where = f"{hub.url(source)} at {commit}" if commit else source
+    if set(shards) != set(expected):
+        missing = ", ".join("/".join(key) for key in sorted(set(expected) ^ set(shards)))
+        raise ArmError(f"the card's tables are not those of the manifest: {missing}", where=where)
+    for (table, split), sizes in expected.items():
+        wanted = sum(sizes) if full else sizes[0]
+        if read[table][split] != wanted or (not full and shards[table, split] != len(sizes)):
+            message = f"{table}/{split}: {read[table][split]} rows were loaded, the manifest says {wanted}"
+            raise ArmError(message, where=where)
+    return read
+
+
+def _expected(manifest: Mapping[str, Any]) -> dict[tuple[str, str], list[int]]:
+    """(table, split) -> rows of its shards, in the order of their names."""
+    return {
+        (name, split): [file["rows"] for file in sorted(part["files"], key=lambda f: str(f["path"]))]
+        for name, table in manifest["identity"]["tables"].items()
+        for split, part in table["splits"].items()
+    }
+
+
+def _run(hub: Hub, source: str, commit: str, full: bool, home: Path) -> Iterator[str]:
+    keep = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    env = {
+        **keep,
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        **({"HF_TOKEN": hub.token} if hub.token else {}),
+        **({} if commit else {"HF_HUB_OFFLINE": "1"}),
+    }
+    command = [sys.executable, "-P", "-c", _SCRIPT, source, commit, "full" if full else "sample"]
+    with subprocess.Popen(  # noqa: S603 - our own code
+        command, env=env, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        out, err = process.stdout, process.stderr
+        assert out is not None
+        assert err is not None
+        errors: list[str] = []
+        reader = threading.Thread(target=lambda: errors.extend(err))
+        reader.start()
+        yield from out
+        reader.join()
+    if process.returncode:
+        said = "".join(errors).strip().splitlines()
+        raise ArmError(
+            f"stock datasets cannot load it: {said[-1] if said else 'no message'}",
+            where=f"{hub.url(source)} at {commit}" if commit else source,
+        )

@@ -1,0 +1,225 @@
+"""What a repository should hold after publishing, and the operations that lead there from what it holds now."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from ..cards.dataset import merge, render, words
+from ..schemas import manifest as manifests
+from ..schemas.errors import ArmError
+from ..schemas.ids import file_sha256, sha256_hex
+from .hub import Hub, RemoteFile
+
+CARD, MANIFEST = "README.md", manifests.NAME
+Keep = Literal["hub", "local"]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A revision of a repository. ``manifest`` is None when it holds none that this version reads."""
+
+    commit: str
+    files: Mapping[str, RemoteFile]
+    manifest: Mapping[str, Any] | None
+    manifest_bytes: bytes
+    card: str | None
+
+    @classmethod
+    def read(cls, hub: Hub, repo: str, commit: str) -> Remote:
+        files = hub.files(repo, commit)
+        manifest, data, card = None, b"", None
+        if MANIFEST in files:
+            data = hub.read(repo, files[MANIFEST], commit)
+            try:
+                manifest = manifests.parse(data, MANIFEST)
+            except ArmError:
+                manifest = None  # of another version, or of another tool: nothing is kept on its word
+        if CARD in files:
+            card = hub.read(repo, files[CARD], commit).decode("utf-8", "replace")
+        return cls(commit, files, manifest, data, card)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file will hold: ``source`` is a local file, bytes, or None for what the repository holds already."""
+
+    sha256: str
+    size: int
+    source: Path | bytes | None
+
+    def equals(self, file: RemoteFile | None) -> bool:
+        """Is it what the repository holds? Without reading more than a small file."""
+        if file is None or file.size != self.size:
+            return False
+        if file.sha256 is not None:
+            return file.sha256 == self.sha256
+        data = self.source.read_bytes() if isinstance(self.source, Path) else self.source
+        return data is None or git_blob_id(data) == file.blob_id
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One change of one path. ``size`` is the bytes of what is added, 0 for a deletion."""
+
+    action: Literal["add", "delete"]
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """The files of a version as they will stand in the repository, by path."""
+
+    name: str
+    version: str
+    files: Mapping[str, Content]
+    manifest: Mapping[str, Any]
+    card: str
+
+    @property
+    def tag(self) -> str:
+        return f"v{self.version}"
+
+    def operations(self, remote: Remote | None) -> tuple[Operation, ...]:
+        """What leads from ``remote`` to this; nothing when it is this already. A person's other files stay.
+
+        Raises ArmError for a file that no build made where `load_dataset` would read it as data.
+        """
+        held = remote.files if remote else {}
+        adds = [
+            Operation("add", path, content.size)
+            for path, content in sorted(self.files.items())
+            if not content.equals(held.get(path))
+        ]
+        made = _made(remote.manifest) if remote and remote.manifest else set()
+        gone = sorted(path for path in made if path in held and path not in self.files)
+        self._refuse_strangers(set(held) - set(self.files) - made)
+        return (*adds, *(Operation("delete", path, 0) for path in gone))
+
+    def _refuse_strangers(self, paths: set[str]) -> None:
+        globs = [
+            f"data/{table}/{split}-*.parquet"
+            for table, entry in self.manifest["identity"]["tables"].items()
+            for split in entry["splits"]
+        ]
+        found = sorted(path for path in paths if any(fnmatch.fnmatchcase(path, glob) for glob in globs))
+        if found:
+            raise ArmError(
+                f"holds files that no build made and that `load_dataset` would read as rows: {', '.join(found[:5])}"
+                + (", ..." if len(found) > 5 else ""),
+                where="the repository",
+                next_command="move or delete them there, then push again",
+            )
+
+
+def make_release(folder: Path, remote: Remote | None, base: Remote | None, keep: Keep | None = None) -> Release:
+    """The release of a built directory on top of ``remote``; ``base`` is the revision published last, if any.
+
+    A published file whose rows are equal is kept, whatever bytes a newer writer made of them, and so is a manifest
+    that differs only in where and when it was made. A person's words survive: those on the Hub, or those of the local
+    card when only they changed since ``base``; when both did, ``keep`` decides, and without it ArmError is raised.
+    """
+    local = manifests.manifest_of(folder)
+    kept = _kept(local, remote)
+    environment = local["environment"]
+    files = {
+        path: Content(entry["sha256"], entry["bytes"], folder / path) for path, entry in environment["files"].items()
+    }
+    if remote and remote.manifest:
+        published = remote.manifest["environment"]["files"]
+        files |= {path: Content(published[path]["sha256"], published[path]["bytes"], None) for path in kept}
+    hashes = {path: {"sha256": content.sha256, "bytes": content.size} for path, content in sorted(files.items())}
+    manifest: Mapping[str, Any] = {**local, "environment": {**environment, "files": hashes}}
+    same = remote and remote.manifest and _same(remote.manifest, manifest)
+    if same and remote and remote.manifest:
+        manifest, data = remote.manifest, remote.manifest_bytes
+    else:
+        data = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+    card = _card((folder / CARD).read_bytes().decode("utf-8"), manifest, remote, base, keep)
+    files[MANIFEST] = Content(sha256_hex(data), len(data), data)
+    written = card.encode("utf-8")
+    files[CARD] = Content(sha256_hex(written), len(written), written)
+    identity = manifest["identity"]
+    return Release(identity["name"], identity["version"], files, manifest, card)
+
+
+def refuse_changed(folder: Path, release: Release) -> None:
+    """Raise ArmError when a file is not what the manifest says any more: between the checks and the upload."""
+    for path, content in release.files.items():
+        if isinstance(content.source, Path) and file_sha256(content.source) != content.sha256:
+            raise ArmError(
+                "changed since it was checked; nothing was published", where=str(folder / path),
+                next_command="arm build --force",
+            )  # fmt: skip
+
+
+def git_blob_id(data: bytes) -> str:
+    """Git's id of a blob with these bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _made(manifest: Mapping[str, Any]) -> set[str]:
+    """The paths that the build of a manifest wrote."""
+    return {*manifest["environment"]["files"], MANIFEST, CARD}
+
+
+def _kept(local: Mapping[str, Any], remote: Remote | None) -> set[str]:
+    """Data files whose rows the repository holds already, in a file that is what its manifest says."""
+    if not remote or not remote.manifest:
+        return set()
+    published = _data_files(remote.manifest)
+    hashes = remote.manifest["environment"]["files"]
+    kept = set()
+    for path, facts in _data_files(local).items():
+        entry, held = hashes.get(path), remote.files.get(path)
+        if published.get(path) == facts and entry and held and held.sha256 == entry["sha256"]:
+            kept.add(path)
+    return kept
+
+
+def _data_files(manifest: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Path -> what decides whether two files have the same rows in the same form."""
+    return {
+        file["path"]: (table["schema"], table["images"], file["rows"], file["row_digest"])
+        for table in manifest["identity"]["tables"].values()
+        for split in table["splits"].values()
+        for file in split["files"]
+    }
+
+
+def _same(published: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
+    """Equal in all that says what the data is; not where and when it was made."""
+    return bool(
+        published["identity"] == manifest["identity"]
+        and published["environment"]["files"] == manifest["environment"]["files"]
+    )
+
+
+def _card(
+    local: str, manifest: Mapping[str, Any], remote: Remote | None, base: Remote | None, keep: Keep | None
+) -> str:
+    """The card with the words of a person: theirs on the Hub, or the local ones when only those changed."""
+    if remote is None or remote.card is None:
+        return merge(local, dict(manifest))
+    nothing = words(render(dict(manifest)))
+    here, there = words(local), words(remote.card)
+    if keep is None:
+        before = words(base.card) if base and base.card else None
+        if here in (there, nothing, before):
+            keep = "hub"
+        elif there in (nothing, before):
+            keep = "local"
+        else:
+            raise ArmError(
+                "the card on the Hub and the local one both have words of a person, and they differ",
+                where=CARD,
+                next_command="--card hub or --card local says which to keep; the Hub's history has both afterwards",
+            )
+    return merge(remote.card if keep == "hub" else local, dict(manifest))

@@ -1,0 +1,82 @@
+"""Is a revision, or a folder, what it says? Files, rows, digests, the card, and loading it with stock ``datasets``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..schemas import manifest as manifests
+from ..schemas.errors import ArmError, Issue
+from . import readback
+from .hub import Hub, checked_repo_id
+from .pull import download
+from .release import CARD, MANIFEST
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found. ``loaded``: table -> split -> rows that stock ``datasets`` gave; a folder has no ``commit``."""
+
+    where: str
+    commit: str | None
+    identity_sha256: str
+    issues: tuple[Issue, ...]
+    loaded: dict[str, dict[str, int]]
+
+
+def verify_revision(
+    hub: Hub, repo: str, revision: str, check: Callable[[Path, Progress], list[Issue]],
+    progress: Progress = lambda *_: None,
+) -> Verified:  # fmt: skip
+    """Download a revision anew and verify it. ``check`` returns the issues of a built directory.
+
+    Every row is loaded from the downloaded files, and one shard per table and split from the Hub itself. Raises
+    ArmError when there is no such revision, or no manifest in it.
+    """
+    commit = hub.resolve(checked_repo_id(repo), revision)
+    where = f"{hub.url(repo)} at {commit}"
+    files = hub.files(repo, commit)
+    if MANIFEST not in files:
+        raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
+    manifest = manifests.parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
+    names = {*manifest["environment"]["files"], MANIFEST, CARD}
+    with tempfile.TemporaryDirectory(prefix="arm-verify-") as work:
+        folder = Path(work)
+        download(hub, repo, commit, [file for name, file in sorted(files.items()) if name in names], folder, progress)
+        issues = [_shown(issue, folder) for issue in check(folder, progress)]
+        loaded, problem = _load(hub, str(folder), "", manifest, True, progress)
+        issues += problem
+    if not problem:
+        issues += _load(hub, repo, commit, manifest, False, progress)[1]
+    strangers = sorted(name for name in set(files) - names if name.startswith("data/"))
+    issues += [Issue(name, 0, "$", "is not in the manifest, and lies where rows are read from") for name in strangers]
+    return Verified(where, commit, manifest["identity_sha256"], tuple(sorted(issues)), loaded)
+
+
+def verify_folder(
+    folder: Path, check: Callable[[Path, Progress], list[Issue]], progress: Progress = lambda *_: None
+) -> Verified:
+    """Verify a built directory in the same way. Raises ArmError when it holds no manifest."""
+    manifest = manifests.manifest_of(folder)
+    issues = list(check(folder, progress))
+    loaded, problem = _load(Hub(), str(folder.resolve()), "", manifest, True, progress)
+    return Verified(str(folder), None, manifest["identity_sha256"], tuple(sorted([*issues, *problem])), loaded)
+
+
+def _load(
+    hub: Hub, source: str, commit: str, manifest: Mapping[str, Any], full: bool, progress: Progress
+) -> tuple[dict[str, dict[str, int]], list[Issue]]:
+    try:
+        return readback.load(hub, source, commit, manifest, full=full, progress=progress), []
+    except ArmError as error:
+        return {}, [Issue(CARD, 0, "$", error.message)]
+
+
+def _shown(issue: Issue, folder: Path) -> Issue:
+    """Without the temporary folder in its file name."""
+    return Issue(issue.file.replace(f"{folder}/", ""), issue.line, issue.path, issue.message)
