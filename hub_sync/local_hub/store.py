@@ -16,6 +16,7 @@ from pathlib import Path
 from .database import Database
 from .errors import HubError, repo_not_found
 from .objects import Objects
+from .xorbs import SCHEMA, Xorbs
 
 TYPES = ("model", "dataset", "space")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?", re.ASCII)
@@ -64,13 +65,12 @@ class Store:
     """All that the hub keeps, in one folder."""
 
     def __init__(self, root: Path) -> None:
-        from .xorbs import SCHEMA
-
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o700)
         self.database = Database(root / "hub.sqlite", SCHEMA)
         self.objects = Objects(root)
+        self.xorbs = Xorbs(root)
 
     def git_folder(self, repo: Repo) -> Path:
         return self.root / "git" / repo.uid
@@ -111,6 +111,15 @@ class Store:
                 raise HubError(401, "Invalid username or password.")
             orgs = db.execute("SELECT org FROM members WHERE user = ?", (row["name"],)).fetchall()
         return Caller(row["name"], row["role"], bool(row["is_owner"]), frozenset(org["org"] for org in orgs))
+
+    def caller_of(self, user: str) -> Caller:
+        """A known user without a token, who may read what is theirs; "" is nobody."""
+        with self.database.read() as db:
+            row = db.execute("SELECT name, is_owner FROM users WHERE name = ?", (user,)).fetchone()
+            if row is None:
+                return Caller()
+            orgs = db.execute("SELECT org FROM members WHERE user = ?", (row["name"],)).fetchall()
+        return Caller(row["name"], "read", bool(row["is_owner"]), frozenset(org["org"] for org in orgs))
 
     # Repositories
 
@@ -185,6 +194,8 @@ class Store:
             for table in ("redirects", "refs", "commits", "objects", "discussions", "events", "storage_tokens"):
                 db.execute(f"DELETE FROM {table} WHERE repo = ?", (repo.uid,))  # noqa: S608 - names from the line above
             self.objects.drop_unused(db, had)
+            unheld = self.xorbs.forget(db, repo.uid)
+        self.xorbs.remove(self.database, unheld)
         shutil.rmtree(self.git_folder(repo), ignore_errors=True)
 
     def _may_write(self, namespace: str, caller: Caller) -> None:
