@@ -46,6 +46,13 @@ def persons(existing: str, keys: Collection[str]) -> tuple[str, str, str]:
     return yaml, above, below
 
 
+def generated(existing: str) -> list[str] | None:
+    """The lines of our block; None without one. Raises ArmError for broken markers."""
+    _around(existing)
+    _, begin, rest = existing.partition(BEGIN)
+    return re.split(r"\r\n|\r|\n", rest.partition(END)[0].strip()) if begin else None
+
+
 def read_head(existing: str) -> dict[str, Any]:
     """The YAML at the head of a card; empty without one. Raises ArmError when it cannot be read."""
     found = _HEAD.match(existing.removeprefix("\ufeff"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from importlib import resources
+from itertools import zip_longest
 from typing import Any
 
+from .. import __version__
 from ..schemas.errors import ArmError
 from . import blocks, facts, rows, text
 from .front_matter import KEYS, TAGS, dump, front_matter
@@ -52,19 +54,37 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def problems(text: str, manifest: facts.Manifest) -> list[str]:
-    """What is wrong with a card as the loader of a build: stock ``datasets`` reads what its YAML names."""
+    """What a card says that its manifest does not: what stock ``datasets`` loads by, and every generated number.
+
+    The text is compared only when this version of the project rendered it; another one may word it otherwise.
+    """
     import yaml
 
     try:
         head = blocks.read_head(text)
+        written = blocks.generated(text)
     except ArmError as error:
         return [error.message]
     expected = yaml.safe_load(dump(front_matter(manifest)))
-    return [
-        f"its {key} is not that of the manifest: `load_dataset` would read other rows; `arm build --force` renews it"
+    renew = "`arm build --force` renews it"
+    found = [
+        f"its {key} is not that of the manifest: `load_dataset` would read other rows; {renew}"
         for key in ("configs", "dataset_info")
         if head.get(key) != expected.get(key)
     ]
+    if manifest.get("environment", {}).get("action_reward_models") != __version__:
+        return found
+    for key in set(KEYS) - {"configs", "dataset_info", "tags"}:
+        if head.get(key) != expected.get(key):
+            found.append(f"its {key} is {head.get(key)!r}, the manifest gives {expected.get(key)!r}; {renew}")
+    lines = _block(manifest).strip().split("\n")
+    if written is None:
+        found.append(f"its generated part is missing; {renew}")
+    elif written != lines:
+        pairs = zip_longest(written, lines, fillvalue="")
+        says, gives = next((says, gives) for says, gives in pairs if says != gives)
+        found.append(f"it says {says.strip()[:200]!r} where the manifest gives {gives.strip()[:200]!r}; {renew}")
+    return sorted(found)
 
 
 def _block(manifest: facts.Manifest) -> str:

@@ -19,6 +19,10 @@ VERBS: dict[str, str] = {
     "init": "Write a registry.yaml, from scratch or from a folder of trajectories.",
     "validate": "Check a registry and its sources, a built directory, or a file of records.",
     "build": "Build the declared datasets.",
+    "push": "Publish a built dataset to the Hub as one tagged revision.",
+    "pull": "Download a published revision as a built directory, checked.",
+    "verify": "Check a published revision, or a built directory, to the last row.",
+    "hub": "Run a Hub on this machine: serve, status, stop.",
     "demo": "Build the bundled example and load it with stock datasets.",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,9 @@ class Published:
     committed: bool
     tagged: bool
     loaded: dict[str, dict[str, int]] = field(default_factory=dict)  # table -> split -> rows that were read back
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def plan(

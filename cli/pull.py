@@ -1,0 +1,49 @@
+"""``arm pull``: a published revision as a built directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from . import output
+
+
+@click.command(
+    "pull",
+    short_help="Download a published revision as a built directory, checked.",
+    epilog=output.examples("arm pull your-name/action-reward-models-data@v1.0.0 --out pulled"),
+)
+@click.argument("source", metavar="NS/NAME[@REVISION]")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="New folder. [default: the name of the repository]"
+)
+@output.json_option
+def command(source: str, out: Path | None, as_json: bool) -> None:
+    """Download what a build made of NS/NAME at REVISION (a tag, branch or commit; default: main) into a new folder.
+
+    Every file is checked against the Hub's listing and the manifest. The folder is a built directory: `arm validate`,
+    `load_dataset` and `arm push --repo` take it. A pull that was killed continues where it stopped.
+    """
+    from ..hub_sync.hub import Hub
+    from ..hub_sync.pull import pull
+
+    repo, revision = split_source(source)
+    folder = out or Path(repo.partition("/")[2])
+    hub = Hub(progress=output.note)
+    with output.progress() as show:
+        commit = pull(hub, repo, revision, folder, show)
+    if as_json:
+        output.data({"repo": repo, "revision": revision, "commit": commit, "folder": str(folder)})
+        return
+    output.note(f"{repo} at {commit}")
+    click.echo(str(folder))
+    output.note(f"next: arm validate {folder}   # reads every row")
+
+
+def split_source(source: str) -> tuple[str, str]:
+    """``namespace/name@revision`` -> (repository, revision), `main` without one."""
+    from ..hub_sync.hub import checked_repo_id
+
+    repo, _, revision = source.partition("@")
+    return checked_repo_id(repo), revision or "main"
