@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all conformance smoke-hub lint format bench clean
 
 demo: .venv/.core
 	$(BIN)/arm demo
@@ -14,6 +14,12 @@ test: .venv/.dev
 
 test-all: .venv/.all
 	$(BIN)/python -m pytest -q
+
+conformance: .venv/.dev
+	$(BIN)/python tests/conformance/run.py
+
+smoke-hub: .venv/.core  # needs HF_TOKEN; publishes to a private repository and deletes it
+	$(BIN)/python tests/smoke_hub.py
 
 lint: .venv/.dev
 	$(BIN)/ruff format --check .
@@ -34,7 +40,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.core: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[hub]"
 	touch $@
 
 .venv/.all: .venv/.dev

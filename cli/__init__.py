@@ -23,7 +23,7 @@ VERBS: dict[str, str] = {
     "pull": "Download a published revision as a built directory, checked.",
     "verify": "Check a published revision, or a built directory, to the last row.",
     "hub": "Run a Hub on this machine: serve, status, stop.",
-    "demo": "Build the bundled example and load it with stock datasets.",
+    "demo": "Build the bundled example, publish it to a hub on this machine, and load it.",
 }
 
 

@@ -1,4 +1,4 @@
-"""``arm demo``: the whole way from raw trajectories to ``load_dataset``, on the bundled example."""
+"""``arm demo``: from raw trajectories to ``load_dataset`` at a tag, on the bundled example, without the network."""
 
 from __future__ import annotations
 
@@ -9,85 +9,119 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import click
 
 from . import output
+from .hub import hub_server
 
 # Runs in a process of its own that knows nothing of this project: what a researcher would type.
 _LOAD = """
 import json, sys
 from datasets import get_dataset_config_names, load_dataset
 
-folder, tables = sys.argv[1], {}
-for config in get_dataset_config_names(folder):
-    rows = load_dataset(folder, config)
-    streamed = load_dataset(folder, config, streaming=True)
+repo, tag, tables = sys.argv[1], sys.argv[2], {}
+bare = load_dataset(repo)  # the default table, at the head
+for config in get_dataset_config_names(repo, revision=tag):
+    rows = load_dataset(repo, config, revision=tag)
+    streamed = load_dataset(repo, config, revision=tag, streaming=True)
     tables[config] = {split: len(part) for split, part in rows.items()}
     assert tables[config] == {split: sum(1 for _ in part) for split, part in streamed.items()}, config
-row = load_dataset(folder, "states", split="train")[0]
-print(json.dumps({"tables": tables, "screenshot": row["screenshot"].size, "task": row["task"]}))
+row = load_dataset(repo, "states", revision=tag, split="train")[0]
+first = {split: len(part) for split, part in bare.items()}
+print(json.dumps({"bare": first, "tables": tables, "screenshot": row["screenshot"].size, "task": row["task"]}))
 """
 
 
 @click.command(
     "demo",
-    short_help="Build the bundled example and load it with stock datasets.",
+    short_help="Build the bundled example, publish it to a hub on this machine, and load it.",
     epilog=output.examples("arm demo", "arm demo --dir try-it"),
 )
 @click.option(
     "--dir", "folder", default="arm-demo", type=click.Path(file_okay=False, path_type=Path), show_default=True,
-    help="Where the example is copied to and built.",
+    help="Where the example is copied to and built, and the hub keeps its data.",
 )  # fmt: skip
 @output.json_option
 def command(folder: Path, as_json: bool) -> None:
-    """Copy the bundled MiniWoB++ example to a folder, build it, and load every table with stock `datasets`."""
-    from ..registry import Registry
-    from ..schemas.errors import ArmError
+    """Copy the bundled MiniWoB++ example to a folder, build it, publish it, and load every table with stock `datasets`.
 
-    example = resources.files("action_reward_models") / "examples" / "miniwob"
-    if not (folder / "registry.yaml").exists():  # a second run builds what the person made of the first
-        if folder.exists() and any(folder.iterdir()):
-            raise ArmError(
-                "is not empty, and its files might be overwritten", where=str(folder), next_command="--dir NEW"
-            )
-        with resources.as_file(example) as source:
-            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
+    The hub runs on this machine and goes on afterwards, to be looked at; nothing leaves the machine.
+    """
+    from ..hub_sync.hub import Hub
+    from ..hub_sync.publish import plan, publish
+    from ..registry import Registry, check_build
+
+    server = hub_server()
+    _copy_example(folder)
     registry = Registry.load(folder / "registry.yaml")
     spec = registry.dataset()
     output.note(f"building {spec.name} {spec.version} from {folder}/registry.yaml")
     with output.progress() as show:
         registry.build(progress=show)
     built = registry.folder(spec)
-    output.note(f"built {built}; loading every table in a separate process:")
-    # The example is local; the library's cache goes beside it, and it is told not to ask the Hub for anything.
-    env = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_CACHE": str((folder / ".cache").absolute()),
-        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-    }
-    command_line = [sys.executable, "-P", "-c", _LOAD, str(built)]
-    loaded = subprocess.run(command_line, env=env, text=True, capture_output=True, check=False)  # noqa: S603 - our own code
-    if loaded.returncode:
-        output.note(loaded.stderr)
-        raise click.ClickException("the built directory could not be loaded with stock datasets")
-    seen = json.loads(loaded.stdout)
+    running = server.start(folder / "hub", 0)
+    hub = Hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip(), progress=output.note)
+    output.note(f"built {built}; publishing it to {running['url']}, a hub on this machine")
+    with output.progress() as show:
+        planned = plan(built, hub, check=lambda path: check_build(path, show), progress=show)
+        published = publish(planned, hub, progress=show)
+    output.note(f"{published.repo} {published.tag} is {published.commit[:12]}; loading it in a process of its own:")
+    seen = _load(folder, running["url"], published.repo, published.tag)
     if as_json:
-        output.data({"folder": str(built), **seen})
+        output.data({"folder": str(built), "hub": running["url"], **published.to_json(), **seen})
         return
+    counts = ", ".join(f"{split} {rows}" for split, rows in seen["bare"].items())
+    click.echo(f"  load_dataset({published.repo!r})  {counts}")
+    click.echo(f"  every config at revision={published.tag!r}, normal and streaming:")
     for table, splits in seen["tables"].items():
         counts = ", ".join(f"{split} {rows}" for split, rows in splits.items())
-        click.echo(f"  {table:15} {counts}  (streaming: the same)")
+        click.echo(f"    {table:15} {counts}")
     width, height = seen["screenshot"]
     click.echo(f"  a decoded screenshot: {width} x {height} px, task: {seen['task']}")
     arm = _arm()
     output.note(f"""
+the hub goes on at {published.url}   # for a browser, and for stock clients:
+  HF_ENDPOINT={running["url"]} python -c "from datasets import load_dataset; print(load_dataset('{published.repo}'))"
 next:
-  less {built}/README.md   # the dataset card
-  {arm} validate {built}   # reads every row back
+  {arm} verify {built}   # reads every row back
   $EDITOR {folder}/registry.yaml; {arm} build {folder}/registry.yaml
-  {arm} init my-registry --from DIR   # the same for trajectories of your own""")
+  {arm} init my-registry --from DIR   # the same for trajectories of your own
+  {arm} hub stop --dir {folder}/hub""")
+
+
+def _copy_example(folder: Path) -> None:
+    from ..schemas.errors import ArmError
+
+    if (folder / "registry.yaml").exists():  # a second run builds what the person made of the first
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise ArmError("is not empty, and its files might be overwritten", where=str(folder), next_command="--dir NEW")
+    example = resources.files("action_reward_models") / "examples" / "miniwob"
+    with resources.as_file(example) as source:
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
+
+
+def _load(folder: Path, endpoint: str, repo: str, tag: str) -> dict[str, Any]:
+    """Load what was published as a researcher would: only HF_ENDPOINT, and what keeps clients quiet."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    env = {
+        **ours,
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str((folder / ".cache").absolute()),  # beside the example, so that nothing else is touched
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        **({"HF_HUB_DISABLE_XET": value} if (value := os.environ.get("HF_HUB_DISABLE_XET")) else {}),
+    }
+    command_line = [sys.executable, "-P", "-c", _LOAD, repo, tag]
+    loaded = subprocess.run(command_line, env=env, text=True, capture_output=True, check=False)  # noqa: S603 - our own code
+    if loaded.returncode:
+        output.note(loaded.stderr)
+        raise click.ClickException("what was published could not be loaded with stock datasets")
+    seen: dict[str, Any] = json.loads(loaded.stdout)
+    return seen
 
 
 def _arm() -> str:

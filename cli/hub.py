@@ -40,7 +40,7 @@ def command() -> None:
 @output.json_option
 def serve(folder: Path | None, port: int, background: bool, as_json: bool) -> None:
     """Start the hub, and print its address and how to use it. Ends with Ctrl-C unless it is in the background."""
-    server = _server()
+    server = hub_server()
     place = folder or default_folder()
     if background:
         output.note(f"starting the hub in {place}")
@@ -57,7 +57,7 @@ def serve(folder: Path | None, port: int, background: bool, as_json: bool) -> No
 def status(folder: Path | None, as_json: bool) -> None:
     """Print the address of the running hub and how to use it. Exit status 1 when none is running."""
     place = folder or default_folder()
-    found = _server().status(place)
+    found = hub_server().status(place)
     if found is None:
         raise ArmError("no hub is running", where=str(place), next_command=f"arm hub serve{_dir(place)}")
     _print(found, place, as_json)
@@ -69,7 +69,7 @@ def status(folder: Path | None, as_json: bool) -> None:
 def stop(folder: Path | None, as_json: bool) -> None:
     """Stop the hub that runs in the background. What it keeps stays."""
     place = folder or default_folder()
-    stopped = _server().stop(place)
+    stopped = hub_server().stop(place)
     if as_json:
         output.data({"dir": str(place), "stopped": stopped})
     output.note(f"stopped the hub of {place}" if stopped else f"no hub was running in {place}")
@@ -81,7 +81,8 @@ def default_folder() -> Path:
     return Path(base) / "action-reward-models" / "hub"
 
 
-def _server() -> Any:
+def hub_server() -> Any:
+    """The embedded hub's module. Raises UsageError when its extra is not installed."""
     try:
         from ..hub_sync.local_hub import serve as server
     except ModuleNotFoundError as error:
