@@ -1,4 +1,4 @@
-"""One publication to the Hub that HF_ENDPOINT names (default: the official one), in a private repository that is deleted.
+"""One publication to the Hub of HF_ENDPOINT (default: the official one), in a private repository that is deleted.
 
 HF_TOKEN=... .venv/bin/python tests/smoke_hub.py
 
