@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from .errors import ArmError, Issue
-from .validate import for_schema
+from .store import load
+from .validate import RowValidator, compile_schema, for_schema
 
 NAME = "manifest.json"
 
@@ -38,3 +40,13 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
         raise ArmError("is no manifest of version 1", where=where, issues=issues)
     assert isinstance(manifest, dict)
     return manifest
+
+
+def is_safe_path(path: str) -> bool:
+    """Whether a manifest may name ``path``: relative, within its folder, and one file on every system."""
+    return _paths().is_valid(path)
+
+
+@cache
+def _paths() -> RowValidator:
+    return compile_schema(load("manifest/1")["properties"]["environment"]["properties"]["files"]["propertyNames"])

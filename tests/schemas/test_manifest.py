@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from action_reward_models.schemas import store, validate
 from action_reward_models.schemas.errors import ArmError
-from action_reward_models.schemas.manifest import manifest_of, parse
+from action_reward_models.schemas.manifest import is_safe_path, manifest_of, parse
 from jsonschema import Draft202012Validator
 
 GOOD = json.loads((Path(__file__).parents[1] / "cards" / "manifest.json").read_text("utf-8"))
@@ -39,12 +39,14 @@ def with_path(path: str) -> dict[str, Any]:
 @pytest.mark.parametrize("path", SAFE)
 def test_a_plain_path(path: str) -> None:
     manifest = with_path(path)
+    assert is_safe_path(path)
     assert parse(json.dumps(manifest).encode(), "here") == manifest
     assert Draft202012Validator(store.load("manifest/1")).is_valid(manifest)
 
 
 @pytest.mark.parametrize("path", UNSAFE)
 def test_a_path_that_leads_elsewhere_or_that_a_system_reads_in_another_way(path: str) -> None:
+    assert not is_safe_path(path)
     manifest = with_path(path)
     with pytest.raises(ArmError, match="is no manifest of version 1") as caught:
         parse(json.dumps(manifest).encode(), "here")
