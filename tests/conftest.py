@@ -1,0 +1,22 @@
+"""Tests see no login, cache or endpoint of the person who runs them; clients read these when they are imported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+for _name in [name for name in os.environ if name.startswith(("HF_", "HUGGING")) and name != "HF_HUB_DISABLE_XET"]:
+    del os.environ[_name]
+_HOME = tempfile.mkdtemp(prefix="arm-tests-home-")
+os.environ |= {"HF_HOME": _HOME, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0"}
+os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clear_home() -> Iterator[None]:
+    yield
+    shutil.rmtree(_HOME, ignore_errors=True)

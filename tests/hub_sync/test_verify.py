@@ -1,0 +1,183 @@
+"""`verify` finds what is wrong with a revision or a folder, and finds nothing in a healthy one; `pull` gets it back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from action_reward_models.hub_sync.hub import Hub
+from action_reward_models.hub_sync.pull import pull
+from action_reward_models.hub_sync.verify import Verified, verify_folder, verify_revision
+from action_reward_models.registry import check_build
+from action_reward_models.schemas.errors import ArmError
+from action_reward_models.schemas.ids import file_sha256
+
+if TYPE_CHECKING:
+    from tests.hub_sync.conftest import Publisher
+
+
+def data(folder: Path, table: str) -> Path:
+    (path,) = folder.glob(f"data/{table}/*.parquet")
+    return path
+
+
+def flip_a_bit(folder: Path) -> None:
+    path = data(folder, "states")
+    changed = bytearray(path.read_bytes())
+    changed[len(changed) // 2] ^= 1
+    path.write_bytes(changed)
+
+
+def swap_a_label(folder: Path) -> None:
+    """The pick of one row is another, and the file's hash in the manifest is made to fit."""
+    path = data(folder, "teacher_labels")
+    table = pq.read_table(path)
+    column = table.schema.get_field_index("selected_index")
+    values = [1 - table["selected_index"][0].as_py(), *table["selected_index"].to_pylist()[1:]]
+    pq.write_table(table.set_column(column, table.schema.field(column), pa.array(values, pa.int64())), path)
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    name = path.relative_to(folder).as_posix()
+    manifest["environment"]["files"][name] = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+
+
+def stale_number(folder: Path) -> None:
+    card = folder / "README.md"
+    head, marker, body = card.read_text().partition("action-reward-models:begin")
+    assert "3" in body
+    card.write_text(head + marker + body.replace("3", "4", 1))
+
+
+def missing_file(folder: Path) -> None:
+    data(folder, "candidate_sets").unlink()
+
+
+def wrong_split_size(folder: Path) -> None:
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    manifest["identity"]["tables"]["states"]["splits"]["train"]["rows"] += 1
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+
+
+def stale_split_size_in_the_card(folder: Path) -> None:
+    card = folder / "README.md"
+    text = card.read_text()
+    assert "num_examples: 3" in text
+    card.write_text(text.replace("num_examples: 3", "num_examples: 30", 1))
+
+
+def a_file_more(folder: Path) -> None:
+    shutil.copy(data(folder, "states"), data(folder, "states").with_name("train-00001-of-00002.parquet"))
+
+
+FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "one flipped bit": (flip_a_bit, "has sha256"),
+    "one swapped label": (swap_a_label, "holds other rows"),
+    "one stale card number": (stale_number, "where the manifest gives"),
+    "one missing file": (missing_file, "is missing"),
+    "one wrong split size": (wrong_split_size, "its files have 3"),
+    "a wrong size in the card": (stale_split_size_in_the_card, "dataset_info"),
+    "a file more": (a_file_more, "is not in the manifest"),
+}
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A built directory that each test copies."""
+    publisher = request.getfixturevalue("new_publisher")(tmp_path_factory.mktemp("healthy"), "verified")
+    built: Path = publisher.build()
+    return built
+
+
+def upload(hub: Hub, folder: Path, name: str) -> str:
+    """Commit a folder as it is, as a person without this project would."""
+    from huggingface_hub import CommitOperationAdd
+
+    hub.api.create_repo(name, repo_type="dataset")
+    operations = [
+        CommitOperationAdd(p.relative_to(folder).as_posix(), p) for p in sorted(folder.rglob("*")) if p.is_file()
+    ]
+    return hub.api.create_commit(name, operations, commit_message="as it is", repo_type="dataset").oid
+
+
+def messages(found: Verified) -> str:
+    return "\n".join(map(str, found.issues))
+
+
+def test_a_healthy_revision_and_folder_pass(healthy: Path, hub: Hub) -> None:
+    commit = upload(hub, healthy, "lab/healthy")
+    found = verify_revision(hub, "lab/healthy", "main", check_build)
+    assert (messages(found), found.commit) == ("", commit)
+    assert found.loaded["states"] == {"train": 3}
+    assert verify_folder(healthy, check_build).issues == ()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_folder_is_found(healthy: Path, tmp_path: Path, fault: str) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(healthy, folder)
+    harm, message = FAULTS[fault]
+    harm(folder)
+    assert message in messages(verify_folder(folder, check_build))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_revision_is_found(healthy: Path, tmp_path: Path, hub: Hub, fault: str) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(healthy, folder)
+    harm, message = FAULTS[fault]
+    harm(folder)
+    name = f"lab/fault-{fault.replace(' ', '-')}"
+    upload(hub, folder, name)
+    assert message in messages(verify_revision(hub, name, "main", check_build))
+
+
+def test_a_repository_without_a_build_and_a_revision_that_is_not_there(healthy: Path, hub: Hub) -> None:
+    hub.api.create_repo("lab/empty", repo_type="dataset")
+    with pytest.raises(ArmError, match="no build was published"):
+        verify_revision(hub, "lab/empty", "main", check_build)
+    with pytest.raises(ArmError, match=r"no revision 'v9\.9\.9'"):
+        verify_revision(hub, "lab/empty", "v9.9.9", check_build)
+    with pytest.raises(ArmError, match="there is no dataset lab/nothing"):
+        verify_revision(hub, "lab/nothing", "main", check_build)
+
+
+def test_pull_brings_the_build_back(healthy: Path, tmp_path: Path, hub: Hub) -> None:
+    commit = upload(hub, healthy, "lab/pulled")
+    out = tmp_path / "out"
+    assert pull(hub, "lab/pulled", "main", out) == commit
+    here, there = (
+        {p.relative_to(f).as_posix(): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in (healthy, out)
+    )
+    assert here == there
+    assert pull(hub, "lab/pulled", commit, out) == commit, "a second pull has nothing to do"
+    (out / "README.md").write_text("mine")
+    with pytest.raises(ArmError, match="is not empty"):
+        pull(hub, "lab/pulled", "main", out)
+    assert (out / "README.md").read_text() == "mine"
+
+
+def test_pull_continues_where_it_was_killed(healthy: Path, tmp_path: Path, hub: Hub) -> None:
+    commit = upload(hub, healthy, "lab/continued")
+    left = tmp_path / f".out.pull-{commit[:12]}"
+    shutil.copytree(healthy, left)
+    missing_file(left)
+    flip_a_bit(left)
+    pull(hub, "lab/continued", "main", tmp_path / "out")
+    assert not check_build(tmp_path / "out")
+    assert not left.exists()
+
+
+def test_pull_refuses_what_the_manifest_does_not_name(healthy: Path, tmp_path: Path, hub: Hub) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(healthy, folder)
+    flip_a_bit(folder)
+    upload(hub, folder, "lab/flipped")
+    with pytest.raises(ArmError, match="is not the file that the manifest names"):
+        pull(hub, "lab/flipped", "main", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
