@@ -6,15 +6,20 @@ import secrets
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .errors import HubError
+from .errors import HubError, repo_not_found
 from .store import Store
-from .web import answer
+from .web import KINDS, answer
 
+_API_VERBS = (
+    "auth-check", "branch", "commit", "commits", "discussions", "paths-info", "preupload", "refs", "revision",
+    "settings", "super-squash", "tag", "tree",
+)  # fmt: skip
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -23,14 +28,25 @@ def create_app(store: Store, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
 
     A page from elsewhere whose name was pointed at 127.0.0.1 would otherwise speak to the hub from a person's browser.
     """
-    routes: list[Route] = []
-    app = Starlette(routes=routes, exception_handlers={HubError: _refusal})
+    app = Starlette(routes=_routes(), exception_handlers={HubError: _refusal, HTTPException: _no_route})
+    app.router.redirect_slashes = False
     app.state.store = store
     return _Guard(app, frozenset(hosts))
 
 
+def _routes() -> list[BaseRoute]:
+    from . import api_commit, api_discussions, api_identity, api_refs, api_repos, api_tree, cas, lfs, pages, resolve
+
+    # Pages come last: their paths take almost anything.
+    modules = (api_identity, api_repos, api_commit, api_refs, api_tree, api_discussions, lfs, cas, resolve, pages)
+    return [route for module in modules for route in module.routes]
+
+
 class _Guard:
-    """Around everything: the Host allow-list, a request id, and headers that keep a browser strict."""
+    """Around everything: the Host allow-list, a request id, and headers that keep a browser strict.
+
+    Routes see the path as it was sent: `refs%2Fpr%2F1` is one part of it.
+    """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
         self._app = app
@@ -55,7 +71,8 @@ class _Guard:
             refused = answer({"error": "this hub does not answer for that Host"}, 421)
             await refused(scope, receive, with_headers)
             return
-        await self._app(scope, receive, with_headers)
+        raw = scope.get("raw_path") or scope["path"].encode()
+        await self._app({**scope, "path": raw.decode("latin-1")}, receive, with_headers)
 
 
 def _host(scope: Scope) -> str:
@@ -82,3 +99,14 @@ async def _refusal(request: Request, error: Exception) -> Response:
     if error.code:
         headers["X-Error-Code"] = error.code
     return answer({"error": error.message}, error.status, headers)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """No route takes this path. An id of one part (`/api/models/name/...`) is a repository that does not exist."""
+    assert isinstance(error, HTTPException)
+    parts = request.url.path.split("/")[1:]
+    at = {"api": 2, "datasets": 1, "spaces": 1}.get(parts[0], 0)
+    verbs = ("resolve", "raw", *(_API_VERBS if parts[0] == "api" and parts[1:2] and parts[1] in KINDS else ()))
+    if error.status_code == 404 and len(parts) > at + 1 and parts[at + 1] in verbs:
+        return await _refusal(request, repo_not_found())
+    return answer({"error": error.detail}, error.status_code, error.headers)

@@ -20,6 +20,7 @@ from .xorbs import SCHEMA, Xorbs
 
 TYPES = ("model", "dataset", "space")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?", re.ASCII)
+_OWN_PATHS = "api cas datasets lfs models organizations search settings spaces static xet"  # not for namespaces
 _STORAGE_SECONDS = 3600
 
 
@@ -75,6 +76,15 @@ class Store:
     def git_folder(self, repo: Repo) -> Path:
         return self.root / "git" / repo.uid
 
+    def clear_unfinished(self) -> None:
+        """Remove what a killed hub left half done. Only for the one server of this folder."""
+        self.objects.clear_incoming()
+        with self.database.read() as db:
+            known = {row["id"] for row in db.execute("SELECT id FROM repos")}
+        for folder in (self.root / "git").glob("*"):
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
+
     # Users
 
     def add_user(
@@ -85,7 +95,8 @@ class Store:
         token = token or f"hf_{secrets.token_hex(17)}"
         with self.database.write() as db:
             db.execute(
-                "INSERT OR IGNORE INTO users VALUES (?, ?, ?, 0, ?, 0)", (_named(name), fullname or name, email, owner)
+                "INSERT OR IGNORE INTO users VALUES (?, ?, ?, 0, ?, 0)",
+                (_namespace(name), fullname or name, email, owner),
             )
             db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (_digest(token), name, role))
         return token
@@ -94,7 +105,7 @@ class Store:
         """Create an organisation; its members may write in its namespace."""
         with self.database.write() as db:
             db.execute(
-                "INSERT OR IGNORE INTO users VALUES (?, ?, '', 1, 0, ?)", (_named(name), name, private_by_default)
+                "INSERT OR IGNORE INTO users VALUES (?, ?, '', 1, 0, ?)", (_namespace(name), name, private_by_default)
             )
             db.executemany("INSERT OR IGNORE INTO members VALUES (?, ?)", [(name, member) for member in members])
 
@@ -164,9 +175,7 @@ class Store:
         Raises HubError 409 (with the existing one in the message's place), 400 for a bad name, 401 / 403.
         """
         self._may_write(namespace, caller)
-        if "--" in name or ".." in name or name.endswith(".git") or name.endswith(".ipynb"):
-            raise HubError(400, f"Invalid repository name: {name}")
-        owner = db.execute("SELECT * FROM users WHERE name = ?", (_named(namespace),)).fetchone()
+        owner = db.execute("SELECT * FROM users WHERE name = ?", (_namespace(namespace),)).fetchone()
         if owner is None:  # the owner of the hub opens namespaces by using them
             db.execute("INSERT INTO users VALUES (?, ?, '', 1, 0, 0)", (namespace, namespace))
         if private is None:
@@ -186,6 +195,25 @@ class Store:
         )
         return repo
 
+    def move_repo(self, db: sqlite3.Connection, repo: Repo, namespace: str, name: str, caller: Caller) -> None:
+        """Give a repository another name, to which its former one leads: within a write transaction.
+
+        Raises HubError 400, 401, 403, 409.
+        """
+        self._may_write(namespace, caller)
+        owner = db.execute("SELECT name FROM users WHERE name = ?", (_namespace(namespace),)).fetchone()
+        if owner is None:
+            raise HubError(404, f"There is no user or organization {namespace!r}")
+        taken = db.execute(
+            "SELECT id FROM repos WHERE type = ? AND namespace = ? AND name = ?", (repo.type, namespace, _named(name))
+        ).fetchone()
+        if taken and taken["id"] != repo.uid:
+            raise HubError(409, f"A {repo.type} repository called {namespace}/{name} already exists")
+        former = (repo.type, repo.namespace, repo.name)
+        db.execute("INSERT OR REPLACE INTO redirects VALUES (?, ?, ?, ?)", (*former, repo.uid))
+        db.execute("DELETE FROM redirects WHERE type = ? AND namespace = ? AND name = ?", (repo.type, namespace, name))
+        db.execute("UPDATE repos SET namespace = ?, name = ? WHERE id = ?", (owner["name"], name, repo.uid))
+
     def delete_repo(self, repo: Repo) -> None:
         """Remove a repository with everything that nothing else uses."""
         with self.database.write() as db:
@@ -193,8 +221,10 @@ class Store:
             db.execute("DELETE FROM repos WHERE id = ?", (repo.uid,))
             for table in ("redirects", "refs", "commits", "objects", "discussions", "events", "storage_tokens"):
                 db.execute(f"DELETE FROM {table} WHERE repo = ?", (repo.uid,))  # noqa: S608 - names from the line above
-            self.objects.drop_unused(db, had)
             unheld = self.xorbs.forget(db, repo.uid)
+        # Only once nothing names them any more: a file may be missing for no transaction that was undone.
+        with self.database.write() as db:
+            self.objects.drop_unused(db, had)
         self.xorbs.remove(self.database, unheld)
         shutil.rmtree(self.git_folder(repo), ignore_errors=True)
 
@@ -245,9 +275,16 @@ def _repo(row: sqlite3.Row) -> Repo:
 
 def _named(name: str) -> str:
     """A name that users and repositories can have. Raises HubError 400."""
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or "--" in name or ".." in name or name.endswith((".git", ".ipynb")):
         raise HubError(400, f"Invalid name: {name!r} (letters, digits, '-', '_' and '.', at most 96)")
     return name
+
+
+def _namespace(name: str) -> str:
+    """The name of a user or an organisation: it begins paths. Raises HubError 400."""
+    if name.lower() in _OWN_PATHS.split():
+        raise HubError(400, f"Invalid name: {name!r} is the hub's own")
+    return _named(name)
 
 
 def _digest(token: str) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from html import escape
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .errors import HubError
-from .store import Caller, Store
+from .errors import HubError, repo_not_found
+from .store import Caller, Repo, Store
+
+KINDS = {"models": "model", "datasets": "dataset", "spaces": "space"}
 
 JSON_LIMIT = 16 * 2**20  # bytes of a request's JSON
 
@@ -25,6 +28,76 @@ def caller(request: Request) -> Caller:
     """Who asks, by the token in the `Authorization` header. Raises HubError 401 for an unknown token."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return store(request).caller(token.strip() if scheme.lower() == "bearer" and token.strip() else None)
+
+
+def param(request: Request, name: str) -> str:
+    """A parameter of the path. Routes match the path as it was sent, so that a quoted slash separates nothing."""
+    return unquoted(request.path_params[name])
+
+
+def unquoted(text: str) -> str:
+    """Raises HubError 400 for what is not UTF-8."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise HubError(400, "the path is not UTF-8") from error
+
+
+def repo(request: Request, *, write: bool = False, contribute: bool = False, files: bool = False) -> Repo:
+    """The repository in the path: `{kind}` (a model where it is missing), `{namespace}`, `{name}`.
+
+    ``write`` asks for the right to change it, ``contribute`` to propose a change, ``files`` to read its files. Raises
+    HubError: as `Store.repo`, 307 for a former name, 401 / 403 GatedRepo.
+    """
+    kind = KINDS.get(request.path_params.get("kind", "models"))
+    if kind is None:
+        raise repo_not_found()
+    namespace, name, who = param(request, "namespace"), param(request, "name"), caller(request)
+    found = store(request).repo(kind, namespace, name, who, write=write)
+    if (found.namespace.lower(), found.name.lower()) != (namespace.lower(), name.lower()):
+        raise _moved(request, found)
+    if contribute and not may_contribute(found, who):
+        raise HubError(403 if who.user else 401, "a token with write access is needed")
+    if files:
+        require_access(found, who)
+    return found
+
+
+def split_id(value: object) -> tuple[str, str]:
+    """(namespace, name) of a repository's id. Raises HubError 404: an id of another form names none."""
+    if not isinstance(value, str) or value.count("/") != 1:
+        raise repo_not_found()
+    namespace, _, name = value.partition("/")
+    return namespace, name
+
+
+def may_contribute(repo: Repo, who: Caller) -> bool:
+    """Whoever sees a repository and may write somewhere may open discussions and pull requests in it."""
+    return who.user is not None and who.role == "write" and (not repo.gated or who.owns(repo.namespace))
+
+
+def require_access(repo: Repo, who: Caller) -> None:
+    """The files of a gated repository are for those who may write in its namespace. Raises HubError GatedRepo."""
+    if not repo.gated or who.owns(repo.namespace):
+        return
+    if who.user is None:
+        raise HubError(401, f"Access to {repo.type} {repo.id} is restricted. You must be authenticated.", "GatedRepo")
+    message = f"Access to {repo.type} {repo.id} is restricted and you are not in the authorized list."
+    raise HubError(403, message, "GatedRepo")
+
+
+def _moved(request: Request, repo: Repo) -> HubError:
+    parts = request.url.path.split("/")
+    at = len([part for part in ("api", request.path_params.get("kind")) if part in parts[1:3]]) + 1
+    suffix = ".git" if parts[at + 1].endswith(".git") else ""
+    parts[at : at + 2] = [repo.namespace, repo.name + suffix]
+    query = f"?{request.url.query}" if request.url.query else ""
+    return HubError(307, f"Moved to {repo.id}", headers={"Location": "/".join(parts) + query})
+
+
+def flag(request: Request, name: str) -> bool:
+    """Whether a query parameter says yes; clients write it as `1` or as `true`."""
+    return request.query_params.get(name, "").lower() in ("1", "true", "yes")
 
 
 def base_url(request: Request) -> str:
@@ -44,7 +117,11 @@ async def body(request: Request, limit: int) -> bytes:
 
 async def json_body(request: Request, limit: int = JSON_LIMIT) -> dict[str, Any]:
     """The request's JSON object; an empty body is an empty object. Raises HubError 400, 413."""
-    data = await body(request, limit)
+    return json_object(await body(request, limit))
+
+
+def json_object(data: bytes) -> dict[str, Any]:
+    """The JSON object that ``data`` is; nothing is an empty one. Raises HubError 400."""
     try:
         found = json.loads(data) if data else {}
     except (ValueError, RecursionError) as error:
@@ -64,6 +141,15 @@ def page(request: Request, items: list[Any], size: int) -> tuple[list[Any], dict
     start = int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 12 else 0
     if start + size >= len(items):
         return items[start:], {}
-    query = [(key, value) for key, value in request.query_params.multi_items() if key != "cursor"]
-    url = f"{base_url(request)}{request.url.path}?{urlencode([*query, ('cursor', start + size)])}"
-    return items[start : start + size], {"Link": f'<{url}>; rel="next"'}
+    return items[start : start + size], link(request, "cursor", start + size)
+
+
+def link(request: Request, key: str, value: int) -> dict[str, str]:
+    """The `Link` header to the next page: this request with another ``key``."""
+    query = [(name, text) for name, text in request.query_params.multi_items() if name != key]
+    url = f"{base_url(request)}{request.url.path}?{urlencode([*query, (key, value)])}"
+    return {"Link": f'<{url}>; rel="next"'}
+
+
+def as_html(text: str) -> str:
+    return escape(text, quote=True)
