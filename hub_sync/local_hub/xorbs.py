@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS xorb_chunks (  -- only the chunks that clients ask fo
 CREATE INDEX IF NOT EXISTS xorb_chunks_by_xorb ON xorb_chunks (xorb);
 """
 ANSWER_CHUNKS = 2**16  # that one answer tells of: about 4 GB of files, 3 MB of answer
+_LATEST = 2**62  # no xorb comes after it
 _COPY_STEP = 2**28  # bytes between two signs of life
 
 
@@ -96,28 +97,26 @@ class Xorbs:
         return _found(db, xorb) if any(row["repo"] in repos for row in holders) else None
 
     def near(self, db: sqlite3.Connection, chunk: bytes, repo: str, repos: set[str]) -> list[Xorb]:
-        """Xorbs in which a client that has ``chunk`` probably finds more of its chunks; those of ``repo`` first.
+        """Xorbs in which a client that has ``chunk`` probably finds more of its chunks.
 
-        A new version of a file may begin otherwise and have no other chunk that clients ask for. So its repository's
-        own xorbs are told whether the chunk is known or not; xorbs of others only if they hold it.
+        All of its own repository's, whether the chunk is known or not: a new version of a file may begin otherwise and
+        have no other chunk that clients ask for. All of another repository's in ``repos`` when that knows the chunk.
+        Where these are more than `ANSWER_CHUNKS`, those that came together with the chunk, or else the latest.
         """
-        keys = db.execute("SELECT xorb FROM xorb_repos WHERE repo = ? AND used ORDER BY xorb DESC", (repo,)).fetchall()
-        for row in db.execute(
-            "SELECT repo FROM xorb_repos JOIN xorb_chunks USING (xorb) WHERE hash = ? AND used", (chunk,)
-        ).fetchall():
-            if row["repo"] in repos - {repo}:
-                keys += db.execute(
-                    "SELECT xorb FROM xorb_repos WHERE repo = ? AND used ORDER BY xorb DESC", (row["repo"],)
-                ).fetchall()
+        hits = db.execute(
+            "SELECT repo, xorb FROM xorb_repos JOIN xorb_chunks USING (xorb) WHERE hash = ? AND used", (chunk,)
+        ).fetchall()
+        places = {repo: _LATEST, **{row["repo"]: row["xorb"] for row in hits if row["repo"] in {repo, *repos}}}
         found: dict[int, Xorb] = {}
         chunks = 0
-        for (key,) in keys:
-            if key not in found:
-                found[key] = _xorb(db.execute("SELECT * FROM xorbs WHERE id = ?", (key,)).fetchone())
-                chunks += found[key].chunks
-                if chunks > ANSWER_CHUNKS:
-                    break
-        return list(found.values())
+        for holder, place in places.items():
+            for (key,) in db.execute(
+                "SELECT xorb FROM xorb_repos WHERE repo = ? AND used ORDER BY abs(xorb - ?)", (holder, place)
+            ).fetchall():
+                if key not in found and chunks < ANSWER_CHUNKS:
+                    found[key] = _xorb(db.execute("SELECT * FROM xorbs WHERE id = ?", (key,)).fetchone())
+                    chunks += found[key].chunks
+        return [found[key] for key in sorted(found)]  # always in one order: a client keeps equal answers once
 
     def rebuild(
         self, segments: Iterable[Segment], xorbs: dict[bytes, Xorb], write: Callable[[bytes], None]

@@ -1,0 +1,175 @@
+"""A storage of its own for the tests of Xet: in process, or on a port for the real client."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import uvicorn
+from action_reward_models.hub_sync.local_hub import cas
+from action_reward_models.hub_sync.local_hub.app import _refusal
+from action_reward_models.hub_sync.local_hub.errors import HubError
+from action_reward_models.hub_sync.local_hub.store import Repo, Store
+from action_reward_models.hub_sync.local_hub.xet_format import chunk_hash, hash_bytes, tree_hash
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TAG = b"HFRepoMetaData\0UigEj{\x81W\x83\xa5\xbd\xd9\\\xcd\xd1J\xa9"
+END = b"\xff" * 32 + bytes(16)
+
+
+@dataclass(frozen=True)
+class Made:
+    """An xorb as a client would send it."""
+
+    hash: bytes
+    body: bytes
+    chunks: list[bytes]
+
+
+def make_xorb(*chunks: bytes, scheme: int = 0) -> Made:
+    body = b""
+    for chunk in chunks:
+        data = chunk
+        if scheme == 2:
+            data = b"".join(chunk[place::4] for place in range(4))
+        if scheme:
+            data = pa.Codec("lz4").compress(data, asbytes=True)
+        body += struct.pack("<I", len(data) << 8) + bytes([scheme]) + struct.pack("<I", len(chunk))[:3] + data
+    return Made(tree_hash([(chunk_hash(chunk), len(chunk)) for chunk in chunks]), body, list(chunks))
+
+
+def make_shard(*files: tuple[str | None, list[tuple[bytes, int, int, int]]]) -> bytes:
+    """``files``: sha256 and segments (xorb, bytes, first chunk, stop); in the form that the client sends."""
+    shard = TAG + struct.pack("<QQ", 2, 0)
+    for sha256, segments in files:
+        flags = 1 << 31 | (0 if sha256 is None else 1 << 30)
+        shard += bytes(32) + struct.pack("<IIII", flags, len(segments), 0, 0)
+        shard += b"".join(xorb + struct.pack("<IIII", 0, size, first, stop) for xorb, size, first, stop in segments)
+        shard += bytes(48 * len(segments))
+        shard += b"" if sha256 is None else hash_bytes(sha256) + bytes(16)
+    return shard + END + END
+
+
+@dataclass
+class Storage:
+    """A store with two users, and requests to its Xet routes. ``seen`` is (method, path, status, bytes received)."""
+
+    store: Store
+    app: ASGIApp
+    http: TestClient
+    seen: list[tuple[str, str, int, int]] = field(default_factory=list)
+    url: str = ""
+
+    def repo(self, name: str, *, user: str = "ann", private: bool = False) -> Repo:
+        with self.store.database.write() as db:
+            return self.store.insert_repo(db, "dataset", user, name, private, None, self.store.caller(f"hf_{user}"))
+
+    def token(self, repo: Repo, *, user: str = "ann", right: str = "write") -> dict[str, Any]:
+        url = f"/api/datasets/{repo.id}/xet-{right}-token/main"
+        answer = self.http.get(url, headers={"authorization": f"Bearer hf_{user}"})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def call(self, method: str, access: dict[str, Any], path: str, body: bytes = b"") -> Any:
+        url = "/xet/" + access["casUrl"].rsplit("/", 1)[1] + path
+        return self.http.request(
+            method, url, content=body, headers={"authorization": f"Bearer {access['accessToken']}"}
+        )
+
+    def received(self, part: str) -> int:
+        """Bytes of the bodies sent to paths that contain ``part`` since the last call; forgets all."""
+        found = sum(size for _, path, _, size in self.seen if part in path)
+        self.seen.clear()
+        return found
+
+
+class _Counted:
+    def __init__(self, app: ASGIApp, seen: list[tuple[str, str, int, int]]) -> None:
+        self._app = app
+        self._seen = seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = status = 0
+
+        async def counted_receive() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            return message
+
+        async def counted_send(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._app(scope, counted_receive, counted_send)
+        finally:
+            if scope["type"] == "http":
+                self._seen.append((scope["method"], scope["path"], status, size))
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    store = Store(tmp_path / "hub")
+    store.add_user("ann", token="hf_ann", owner=False)
+    store.add_user("bob", token="hf_bob")
+    store.add_user("eve", token="hf_eve", role="read")
+    app = Starlette(routes=cas.routes, exception_handlers={HubError: _refusal})
+    app.state.store = store
+    seen: list[tuple[str, str, int, int]] = []
+    counted = _Counted(app, seen)
+    return Storage(store, counted, TestClient(counted, base_url="http://127.0.0.1"), seen)
+
+
+@pytest.fixture
+def served(storage: Storage) -> Iterator[Storage]:
+    """The storage on a port of this machine."""
+    with serving(storage.app) as url:
+        storage.url = url
+        yield storage
+
+
+class serving:  # noqa: N801 - used as a context manager
+    """Serve an application on a free port until the block ends; gives its address."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        end = time.monotonic() + 20
+        while not self._server.started and time.monotonic() < end:
+            threading.Event().wait(0.01)
+        assert self._server.started
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._socket.close()
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def xorb() -> Callable[..., Made]:
+    return make_xorb
+
+
+@pytest.fixture
+def shard() -> Callable[..., bytes]:
+    return make_shard
