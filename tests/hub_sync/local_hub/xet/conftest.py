@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,33 +137,34 @@ def storage(tmp_path: Path) -> Storage:
 @pytest.fixture
 def served(storage: Storage) -> Iterator[Storage]:
     """The storage on a port of this machine."""
-    with serving(storage.app) as url:
+    with _serving(storage.app) as url:
         storage.url = url
         yield storage
 
 
-class serving:  # noqa: N801 - used as a context manager
-    """Serve an application on a free port until the block ends; gives its address."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-        self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
-
-    def __enter__(self) -> str:
-        self._thread.start()
+@contextmanager
+def _serving(app: ASGIApp) -> Iterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
         end = time.monotonic() + 20
-        while not self._server.started and time.monotonic() < end:
-            threading.Event().wait(0.01)
-        assert self._server.started
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        while not server.started and time.monotonic() < end:
+            thread.join(0.01)
+        assert server.started
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()
 
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(20)
-        self._socket.close()
-        assert not self._thread.is_alive()
+
+@pytest.fixture
+def serving() -> Callable[[ASGIApp], AbstractContextManager[str]]:
+    """Serves an application on a free port until the block ends; gives its address."""
+    return _serving
 
 
 @pytest.fixture

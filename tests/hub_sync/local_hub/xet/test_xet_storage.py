@@ -6,11 +6,12 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from action_reward_models.hub_sync.local_hub import cas, objects, xorbs
-from action_reward_models.hub_sync.local_hub.xet_format import chunk_hash, hash_text, is_asked_for
+from action_reward_models.hub_sync.local_hub.xet_format import chunk_hash, hash_text, is_asked_for, read_xorb
 
 
 def rows(storage: Any, query: str, *values: object) -> list[sqlite3.Row]:
@@ -270,6 +271,30 @@ def test_the_same_chunks_compressed_otherwise_are_one_xorb(
     send(storage, access, large)
     answer = storage.call("POST", access, "/v1/shards", shard((sha256(chunks[1]), [segment(small, 1, 2)])))
     assert answer.status_code == 200
+
+
+def test_a_hub_killed_before_its_transaction_takes_the_xorb_again(
+    storage: Any, xorb: Callable[..., Any], shard: Callable[..., bytes]
+) -> None:
+    repo = storage.repo("data")
+    access = storage.token(repo)
+    made, other = xorb(b"a" * 1000, scheme=1), xorb(b"a" * 1000)
+
+    def killed() -> None:
+        with storage.store.xorbs.receive() as file, storage.store.database.write() as db:
+            file.write(made.body)
+            file.seek(0)
+            storage.store.xorbs.add(db, Path(file.name), read_xorb(file), repo.uid)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        killed()
+    assert storage.store.xorbs.path(made.hash).exists()
+    assert rows(storage, "SELECT * FROM xorbs") == []
+    assert storage.call("POST", access, "/v1/shards", shard((None, [segment(made)]))).status_code == 400
+    assert send(storage, access, other).json() == {"was_inserted": True}
+    assert storage.call("POST", access, "/v1/shards", shard((None, [segment(made)]))).status_code == 200
+    assert storage.store.xorbs.path(made.hash).read_bytes() == other.body
 
 
 def test_a_write_to_a_repository_deleted_meanwhile_is_refused(
