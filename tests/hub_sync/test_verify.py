@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import pyarrow as pa
@@ -17,9 +16,6 @@ from action_reward_models.hub_sync.verify import Verified, verify_folder, verify
 from action_reward_models.registry import check_build
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import file_sha256
-
-if TYPE_CHECKING:
-    from tests.hub_sync.conftest import Publisher
 
 
 def data(folder: Path, table: str) -> Path:
