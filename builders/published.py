@@ -1,8 +1,10 @@
-"""What lies beside the data in a dataset: the schemas of its tables and the prompts its rows were made with."""
+"""What lies beside the data in a dataset: the schemas of its tables, the prompts of its rows, and `load.py`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from importlib import resources
 from pathlib import Path
 
 import orjson
@@ -24,6 +26,24 @@ def write_prompts(folder: Path, prompts: Sequence[Prompt]) -> list[Path]:
         _write(folder / "prompts" / f"{prompt.id.replace('/', '-').replace(':', '-')}.json", prompt.to_json())
         for prompt in prompts
     ]
+
+
+def write_loader(folder: Path, repo: str, version: str) -> Path:
+    """Write ``load.py``: the module `loader` as it is, but for the repository and the revision that it loads."""
+    source = (resources.files(__package__) / "loader.py").read_text("utf-8")
+    for constant, value in (("REPO", repo), ("REVISION", f"v{version}")):
+        source, found = re.subn(rf'^{constant} = ".*"$', f"{constant} = {_literal(value)}", source, flags=re.MULTILINE)
+        assert found == 1, f"loader.py has {found} lines that set {constant}"
+    path = folder / "load.py"
+    path.write_text(source, "utf-8", newline="\n")
+    return path
+
+
+def _literal(value: str) -> str:
+    """A string of letters, digits and ._-/ as Python; a name with anything else could be code."""
+    if not re.fullmatch(r"[A-Za-z0-9._/-]+", value):
+        raise ValueError(f"{value!r} is no name of a repository or version")
+    return f'"{value}"'
 
 
 def _write(path: Path, value: object) -> Path:

@@ -26,7 +26,7 @@ from ..schemas.manifest import manifest_of
 from . import manifest as manifests
 from .bucket import BucketResult, Job, build_bucket
 from .partition import Partition, Progress, failure, partition
-from .published import write_prompts, write_schemas
+from .published import write_loader, write_prompts, write_schemas
 from .spec import BuildSpec
 from .training_rows import load
 
@@ -232,8 +232,9 @@ def _empty(identity: dict[str, Any]) -> list[str]:
 
 
 def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[str, dict[str, Any]]:
-    """Write schemas and prompts beside the data; return path -> hash and size."""
+    """Write schemas, prompts and load.py beside the data; return path -> hash and size."""
     written = [*write_schemas(made, [*spec.tables, "exclusions"]), *write_prompts(made, prompts)]
+    written.append(write_loader(made, f"{spec.namespace}/{spec.name}", spec.version))
     result = {}
     for path in written:
         name = path.relative_to(made).as_posix()
@@ -288,7 +289,8 @@ def _refuse_foreign(out: Path, name: str) -> None:
         message = f"is a build of {manifest['identity']['name']}, not of {name}"
         raise ArmError(message, where=str(out), next_command=elsewhere)
     made = {*manifest["environment"]["files"], "manifest.json", "README.md"}
-    found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_symlink() or not path.is_dir()}
+    paths = {path.relative_to(out) for path in out.rglob("*") if path.is_symlink() or not path.is_dir()}
+    found = {path.as_posix() for path in paths if path.parts[0] != "__pycache__"}  # of load.py, when it was imported
     if foreign := sorted(found - made):
         shown = ", ".join(foreign[:5]) + (", ..." if len(foreign) > 5 else "")
         message = f"holds files that no build made and that would be lost: {shown}"
