@@ -19,9 +19,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 import pyarrow.parquet as pq
@@ -108,8 +107,7 @@ def verify(*, revision: str = REVISION, repo: str = REPO, offline: bool = False)
     return counted
 
 
-@dataclass(frozen=True)
-class _Source:
+class _Source(NamedTuple):
     """One commit (None for a local folder): its manifest, and the folder that its files and no others lie in."""
 
     repo: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -101,6 +102,16 @@ def test_it_runs_in_the_folder_and_from_elsewhere(build: Build, tmp_path: Path, 
     assert done.stderr.startswith("error: v1.0.0 of someone/toy cannot be had.\n")
     assert "in the cache: no revision of it\n" in done.stderr
     assert "next, with a network: hf download someone/toy --repo-type dataset --revision v1.0.0\n" in done.stderr
+
+
+def test_it_can_be_executed_from_any_path(build: Build) -> None:
+    """As one does with a file out of a cache, without a name among the modules."""
+    spec = importlib.util.spec_from_file_location("load", build.folder / "load.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.load("states", "train", repo=str(build.folder)).num_rows > 0
 
 
 def test_what_importing_it_leaves_is_replaced_with_the_build(toy: Toy) -> None:

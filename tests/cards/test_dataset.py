@@ -86,9 +86,24 @@ def test_tables_are_whole_and_code_compiles(manifest: dict[str, Any]) -> None:
     assert len(list(_tables(card))) == 14
     assert all(len(set(cells)) == 1 for cells in _tables(card))
     snippets = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    assert len(snippets) == 2
+    assert len(snippets) == 3
     calls = [node for s in snippets for node in ast.walk(ast.parse(s)) if isinstance(node, ast.Call)]
     assert sum(isinstance(c.func, ast.Name) and c.func.id == "load_dataset" for c in calls) == 3
+
+
+def test_the_way_through_load_py_is_shown_where_there_is_one(manifest: dict[str, Any]) -> None:
+    for line in (
+        "hf download me/action-reward-models-data load.py --repo-type dataset --revision v1.0.0 --local-dir .\n",
+        'table = load("bt_pairs", "train")  # of v1.0.0\n',
+        'table = join(table, load("states", "train"), on="state_id")\n',
+    ):
+        assert line in render(manifest)
+    del manifest["identity"]["tables"]["states"]
+    assert "join(" not in render(manifest)
+    del manifest["environment"]["files"]["load.py"]
+    assert "load.py" not in render(manifest)
+    del manifest["environment"]
+    assert "load.py" not in render(manifest)
 
 
 def test_the_order_of_the_keys_does_not_matter(manifest: dict[str, Any]) -> None:
