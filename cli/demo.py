@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from . import output
-from .hub import hub_server
+from .hub import hub_server, running_errors
 
 # Runs in a process of its own that knows nothing of this project: what a researcher would type.
 _LOAD = """
@@ -54,6 +54,7 @@ def command(folder: Path, as_json: bool) -> None:
     from ..registry import Registry, check_build
 
     server = hub_server()
+    output.quiet_client()
     _copy_example(folder)
     registry = Registry.load(folder / "registry.yaml")
     spec = registry.dataset()
@@ -61,7 +62,8 @@ def command(folder: Path, as_json: bool) -> None:
     with output.progress() as show:
         registry.build(progress=show)
     built = registry.folder(spec)
-    running = server.start(folder / "hub", 0)
+    with running_errors(folder / "hub"):
+        running = server.status(folder / "hub") or server.start(folder / "hub", 0)
     hub = Hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip(), progress=output.note)
     output.note(f"built {built}; publishing it to {running['url']}, a hub on this machine")
     with output.progress() as show:

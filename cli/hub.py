@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +44,15 @@ def serve(folder: Path | None, port: int, background: bool, as_json: bool) -> No
     """Start the hub, and print its address and how to use it. Ends with Ctrl-C unless it is in the background."""
     server = hub_server()
     place = folder or default_folder()
-    if background:
-        output.note(f"starting the hub in {place}")
-        _print(server.start(place, port), place, as_json)
+    if found := server.status(place):
+        output.note(f"it runs already, in {place}")
+        _print(found, place, as_json)
         return
-    server.serve(place, port, ready=lambda url: _print({"url": url, "pid": os.getpid()}, place, as_json))
+    with running_errors(place):
+        if background:
+            _print(server.start(place, port), place, as_json)
+        else:
+            server.serve(place, port, ready=lambda url: _print({"url": url, "pid": os.getpid()}, place, as_json))
 
 
 @command.command("status", short_help="Is it running, where, and how is it used?", epilog=output.examples(
@@ -69,7 +75,9 @@ def status(folder: Path | None, as_json: bool) -> None:
 def stop(folder: Path | None, as_json: bool) -> None:
     """Stop the hub that runs in the background. What it keeps stays."""
     place = folder or default_folder()
-    stopped = hub_server().stop(place)
+    server = hub_server()
+    with running_errors(place):
+        stopped = server.stop(place)
     if as_json:
         output.data({"dir": str(place), "stopped": stopped})
     output.note(f"stopped the hub of {place}" if stopped else f"no hub was running in {place}")
@@ -79,6 +87,17 @@ def default_folder() -> Path:
     """Where the hub keeps its data unless told."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "action-reward-models" / "hub"
+
+
+@contextmanager
+def running_errors(place: Path) -> Iterator[None]:
+    """What keeps the hub from running, or from ending, as an error of ours."""
+    from ..hub_sync.local_hub.serve import ServeError
+
+    try:
+        yield
+    except ServeError as error:
+        raise ArmError(str(error), where=str(place)) from error
 
 
 def hub_server() -> Any:

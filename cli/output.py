@@ -88,6 +88,13 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
+def quiet_client() -> None:
+    """Progress is ours to show: no bar of the Hub's client for each file."""
+    from huggingface_hub.utils import disable_progress_bars
+
+    disable_progress_bars()
+
+
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
     """A progress callback (what, done, total): a bar on a terminal, silence elsewhere."""

@@ -28,6 +28,7 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
     from ..hub_sync.hub import Hub
     from ..hub_sync.pull import pull
 
+    output.quiet_client()
     repo, revision = split_source(source)
     folder = out or Path(repo.partition("/")[2])
     hub = Hub(progress=output.note)

@@ -47,6 +47,7 @@ def command(
     from ..registry import check_build
     from ..schemas.errors import ArmError, UsageError
 
+    output.quiet_client()
     folder = _folder(target)
     hub = Hub(progress=output.note)
     with output.progress() as show:

@@ -30,6 +30,7 @@ def command(source: str, as_json: bool) -> None:
     from ..hub_sync.verify import verify_folder, verify_revision
     from ..registry import check_build
 
+    output.quiet_client()
     with output.progress() as show:
         if Path(source).is_dir():
             found = verify_folder(Path(source), check_build, show)
