@@ -126,6 +126,8 @@ def _change_comment(request: Request, asked: dict[str, Any]) -> Response:
             raise HubError(404, "Comment not found")
         _require_author(repo, caller, found["author"])
         data = json.loads(found["data"])
+        if data.get("hidden"):
+            raise HubError(400, "a hidden comment stays hidden")
         history = [] if hide else [*data["history"], data["text"]]
         data |= {
             "text": text,

@@ -76,11 +76,11 @@ async def create_tag(request: Request) -> Response:
 
 def _create_tag(request: Request, asked: dict[str, Any]) -> Response:
     repo, tag, message = web.repo(request, write=True), asked.get("tag"), asked.get("message")
-    if not is_ref_name(tag) or str(tag).startswith("refs/"):
-        raise HubError(400, f"Invalid reference for a tag: refs/tags/{tag}")
     ref = f"refs/tags/{tag}"
     with web.store(request).database.write() as db:
         sha = revisions.resolve(db, repo.uid, web.param(request, "rev")).sha
+        if not is_ref_name(tag) or str(tag).startswith("refs/"):
+            raise HubError(400, f"Invalid reference for a tag: {ref}")
         if db.execute("SELECT 1 FROM refs WHERE repo = ? AND name = ?", (repo.uid, ref)).fetchone():
             raise HubError(409, f"Tag reference {ref} already exists")
         db.execute("INSERT INTO refs VALUES (?, ?, ?, ?)", (repo.uid, ref, sha, str(message) if message else None))

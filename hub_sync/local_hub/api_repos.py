@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from . import web
@@ -217,7 +217,9 @@ def _stored(hub: Store, db: sqlite3.Connection, repo: Repo) -> dict[str, Any]:
 
 
 async def validate_yaml(request: Request) -> Response:
-    """`POST /api/validate-yaml` `{content, repoType}`: 400 with `errors`, or 200 with `warnings`."""
+    """`POST /api/validate-yaml` `{content, repoType}`: 400 with `errors`, or 200 with `warnings`; a list in plain text
+    to those who ask for it, as clients do that show it to a person.
+    """
     asked = await web.json_body(request)
     content, kind = asked.get("content"), asked.get("repoType") or "model"
     if not isinstance(content, str):
@@ -227,7 +229,11 @@ async def validate_yaml(request: Request) -> Response:
         "errors": [{"message": f"Error: {message}"} for message in errors],
         "warnings": [{"message": f"Warning: {message}"} for message in warnings],
     }
-    return web.answer(found, 400 if errors else 200)
+    status = 400 if errors else 200
+    if request.headers.get("accept", "").startswith("text/plain"):
+        lines = [f"- {item['message']}" for item in (*found["errors"], *found["warnings"])]
+        return PlainTextResponse("\n".join(lines), status)
+    return web.answer(found, status)
 
 
 routes = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ _API_VERBS = (
     "auth-check", "branch", "commit", "commits", "discussions", "paths-info", "preupload", "refs", "revision",
     "settings", "super-squash", "tag", "tree",
 )  # fmt: skip
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9=:;._-]{1,128}")
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -57,7 +59,7 @@ class _Guard:
             await self._app(scope, receive, send)
             return
         fixed = [
-            (b"x-request-id", secrets.token_hex(12).encode()),
+            (b"x-request-id", _request_id(scope)),
             (b"x-content-type-options", b"nosniff"),
             (b"referrer-policy", b"no-referrer"),
         ]
@@ -73,6 +75,15 @@ class _Guard:
             return
         raw = scope.get("raw_path") or scope["path"].encode()
         await self._app({**scope, "path": raw.decode("latin-1")}, receive, with_headers)
+
+
+def _request_id(scope: Scope) -> bytes:
+    """The id that the client gave its request, so that it finds the answer in its logs, or one of ours."""
+    given = dict(scope["headers"])
+    for name in (b"x-request-id", b"x-amzn-trace-id"):
+        if _REQUEST_ID.fullmatch(given.get(name, b"")):
+            return bytes(given[name])
+    return secrets.token_hex(12).encode()
 
 
 def _host(scope: Scope) -> str:
@@ -107,6 +118,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     parts = request.url.path.split("/")[1:]
     at = {"api": 2, "datasets": 1, "spaces": 1}.get(parts[0], 0)
     verbs = ("resolve", "raw", *(_API_VERBS if parts[0] == "api" and parts[1:2] and parts[1] in KINDS else ()))
-    if error.status_code == 404 and len(parts) > at + 1 and parts[at + 1] in verbs:
+    lonely = parts[0] == "api" and len(parts) == 3 and parts[1] in KINDS
+    if error.status_code == 404 and (lonely or (len(parts) > at + 1 and parts[at + 1] in verbs)):
         return await _refusal(request, repo_not_found())
     return answer({"error": error.detail}, error.status_code, error.headers)

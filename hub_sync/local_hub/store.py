@@ -101,11 +101,14 @@ class Store:
             db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (_digest(token), name, role))
         return token
 
-    def add_org(self, name: str, members: list[str], *, private_by_default: bool = False) -> None:
+    def add_org(
+        self, name: str, members: list[str], *, fullname: str | None = None, private_by_default: bool = False
+    ) -> None:
         """Create an organisation; its members may write in its namespace."""
         with self.database.write() as db:
             db.execute(
-                "INSERT OR IGNORE INTO users VALUES (?, ?, '', 1, 0, ?)", (_namespace(name), name, private_by_default)
+                "INSERT OR IGNORE INTO users VALUES (?, ?, '', 1, 0, ?)",
+                (_namespace(name), fullname or name, private_by_default),
             )
             db.executemany("INSERT OR IGNORE INTO members VALUES (?, ?)", [(name, member) for member in members])
 
