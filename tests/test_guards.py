@@ -85,6 +85,22 @@ def test_floors_know_only_floors_below() -> None:
     assert not wrong
 
 
+def test_the_embedded_hub_knows_nothing_of_ours() -> None:
+    """Client and server must not share a bug: what `local_hub` imports is its own, or somebody else's."""
+    own = ["action_reward_models", "hub_sync", "local_hub"]
+    found = [(name, file) for name, file in modules() if name.split(".")[:3] == own]
+    assert len(found) > 20
+    for name, file in found:
+        package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith(own[0]) for alias in node.names), name
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                target = [*base, *(node.module.split(".") if node.module else [])]
+                assert target[:1] != own[:1] or target[:3] == own, f"{name} imports {'.'.join(target)}"
+
+
 def test_files_stay_small() -> None:
     lengths = {str(f.relative_to(ROOT)): len(f.read_text("utf-8").splitlines()) for _, f in modules()}
     assert not {name: n for name, n in lengths.items() if n > 400}

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.error import HTTPError
@@ -24,7 +24,7 @@ import uvicorn
 from .store import Store, now
 
 START_S, STOP_S = 30, 10  # how long to wait for a hub to answer, and to end
-_GRACE_S = 4  # for requests that are under way when the hub is told to stop
+_GRACE_S = 3  # for requests that are under way when the hub is told to stop
 _LOG_TAIL = 2000  # characters of the log that an error shows
 
 
@@ -166,7 +166,8 @@ def stop(folder: Path) -> bool:
     holder = _holder(folder)
     if holder is None:
         return False
-    os.kill(holder, signal.SIGTERM)
+    with suppress(ProcessLookupError):
+        os.kill(holder, signal.SIGTERM)
     if not _wait(STOP_S, lambda: _holder(folder) is None):
         raise ServeError(f"the hub (process {holder}) did not stop within {STOP_S} s")
     return True
@@ -179,7 +180,8 @@ def start(folder: Path, port: int = 0, *, user: str = "local") -> dict[str, Any]
     log = folder / "hub.log"
     module = __spec__.name if __spec__ else __name__
     command = [sys.executable, "-m", module, str(folder), "--port", str(port), "--user", user]
-    with log.open("wb") as output:
+    with log.open("ab") as output:
+        before = output.tell()
         process = subprocess.Popen(  # noqa: S603 - our own module
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
@@ -197,7 +199,7 @@ def start(folder: Path, port: int = 0, *, user: str = "local") -> dict[str, Any]
     if not answered:
         process.kill()
         process.wait()
-    tail = log.read_text("utf-8", "replace")[-_LOG_TAIL:].strip()
+    tail = log.read_bytes()[before:].decode("utf-8", "replace")[-_LOG_TAIL:].strip()
     raise ServeError(f"the hub did not start: {tail or 'it said nothing'}")
 
 

@@ -68,6 +68,7 @@ def test_parent_must_be_the_head(site: Site, repo: str) -> None:
 def test_refused_changes_leave_nothing(site: Site, repo: str) -> None:
     site.commit(repo, text_file("f", b"x"), text_file("d/x", b"x"))
     head = site.api().dataset_info(repo).sha
+    assert head
     answer = site.commit(repo, text_file("new", b"x"), ("deletedFile", {"path": "missing"}))
     assert (answer.status, answer.headers["X-Error-Code"]) == (404, "EntryNotFound")
     assert site.commit(repo, text_file("new", b"x"), text_file("f/under", b"x")).status == 422

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -96,7 +95,7 @@ def test_reading_token_writes_nothing(site: Site, repo: str) -> None:
 
 def test_move_leaves_the_old_name(site: Site) -> None:
     api, repo, other = site.api(), site.new(), site.new()
-    with pytest.raises(HfHubHTTPError, match="called .* already exists"):
+    with pytest.raises(HfHubHTTPError, match=r"called .* already exists"):
         api.move_repo(repo, other, repo_type="dataset")
     new = f"{repo}-new"
     api.move_repo(repo, new, repo_type="dataset")
@@ -124,6 +123,9 @@ def test_info(site: Site, repo: str) -> None:
     card = b"---\nlicense: mit\ntags: [clicks, 2026-01-01]\nsize_categories: n<1K\n---\n# A card"
     site.api().create_commit(repo, [CommitOperationAdd("README.md", card)], commit_message="card", repo_type="dataset")
     info = site.api().dataset_info(repo, files_metadata=True)
+    assert info.card_data
+    assert info.tags
+    assert info.siblings
     assert info.card_data["tags"] == ["clicks", "2026-01-01"]
     assert {"license:mit", "clicks", "size_categories:n<1K"} <= set(info.tags)
     assert {(s.rfilename, s.size) for s in info.siblings if s.rfilename == "README.md"} == {("README.md", len(card))}
@@ -159,12 +161,12 @@ def test_validate_yaml(site: Site) -> None:
     for head in ("a: &x [1]\nb: *x", "- a", "a: b: c", "tags: [1]", "language: no", "configs: [{data_files: x}]"):
         assert check(head)[0] == 400, head
     assert check("model-index: foo", "model")[0] == 400
-    with warnings.catch_warnings(), pytest.raises(ValueError, match="Invalid metadata"):
-        warnings.simplefilter("ignore")
-        site.api().create_commit(
-            site.new(), [CommitOperationAdd("README.md", b"---\nmodel-index: foo\n---")], commit_message="m",
-            repo_type="dataset",
-        )  # fmt: skip
+    repo, card = site.new(), CommitOperationAdd("README.md", b"---\nmodel-index: foo\n---")
+    with pytest.raises(ValueError, match="Invalid metadata"):
+        site.api().create_commit(repo, [card], commit_message="m", repo_type="dataset")
+    plain = CommitOperationAdd("README.md", b"no metadata")
+    with pytest.warns(UserWarning, match="empty or missing yaml metadata"):
+        site.api().create_commit(repo, [plain], commit_message="m", repo_type="dataset")
 
 
 def test_ids_of_one_part(site: Site) -> None:
