@@ -149,7 +149,7 @@ def _open(repo: str, revision: str, offline: bool) -> _Source:
 def _get_files(source: _Source, names: Iterable[str]) -> None:
     """Download the named files where they are missing, and compare each with the manifest."""
     names, problems, failure = list(names), [], None
-    if source.commit:
+    if source.commit and not all((source.folder / name).is_file() for name in names):
         how: dict[str, Any] = {"repo_type": "dataset", "revision": source.commit, "local_files_only": source.offline}
         try:
             snapshot_download(source.repo, allow_patterns=names, **how)
