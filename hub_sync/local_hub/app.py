@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,7 +30,8 @@ def create_app(store: Store, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
 
     A page from elsewhere whose name was pointed at 127.0.0.1 would otherwise speak to the hub from a person's browser.
     """
-    app = Starlette(routes=_routes(), exception_handlers={HubError: _refusal, HTTPException: _no_route})
+    handlers = {HubError: _refusal, HTTPException: _no_route, ClientDisconnect: _gone}
+    app = Starlette(routes=_routes(), exception_handlers=handlers)
     app.router.redirect_slashes = False
     app.state.store = store
     return _Guard(app, frozenset(hosts))
@@ -110,6 +111,11 @@ async def _refusal(request: Request, error: Exception) -> Response:
     if error.code:
         headers["X-Error-Code"] = error.code
     return answer({"error": error.message}, error.status, headers)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """The client left before it had sent everything: nobody reads this answer, and nothing was wrong here."""
+    return answer({"error": "the request was not complete"}, 400)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -7,6 +7,7 @@ content-addressed and written before the transaction that names them.
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -63,9 +64,11 @@ class Database:
 
     def __init__(self, path: Path, extra: str = "") -> None:
         self.path = path
-        with closing(self._connect()) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(_SCHEMA + extra)
+        # One connection stays open: when the last one closes, SQLite writes its log back, 15 ms after each transaction.
+        held = self._connect(check_same_thread=False)
+        weakref.finalize(self, held.close)
+        held.execute("PRAGMA journal_mode = WAL")
+        held.executescript(_SCHEMA + extra)
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -86,8 +89,10 @@ class Database:
                 raise
             connection.commit()
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=_WAIT_S, isolation_level=None)
+    def _connect(self, *, check_same_thread: bool = True) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=check_same_thread
+        )
         connection.row_factory = sqlite3.Row
         # A killed process loses nothing that the system has; only a power cut would.
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from .conftest import Site
 
 CODE = """
 import sys
+import time
 from huggingface_hub import HfApi, snapshot_download
 api = HfApi(token="hf_ann")
 api.upload_folder(repo_id=sys.argv[1], folder_path=sys.argv[2], repo_type="dataset")
@@ -84,3 +87,21 @@ def test_odd_batches(site: Site, repo: str) -> None:
     path = f"/datasets/{repo}.git/info/lfs/objects/batch"
     assert site.call("POST", path, user="ann", body={"operation": "upload", "objects": [{}] * 1001}).status == 422
     assert site.call("POST", path, user="ann", body={"operation": "erase", "objects": []}).status == 422
+
+
+def test_upload_that_breaks_off_leaves_nothing(site: Site, repo: str) -> None:
+    def wait_for(files: int) -> None:
+        end = time.monotonic() + 20
+        while len(list((site.folder / "incoming").iterdir())) != files:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    data = b"half of this " * 20
+    oid = hashlib.sha256(data).hexdigest()
+    path = site.batch(repo, oid, len(data)).json["objects"][0]["actions"]["upload"]["href"].removeprefix(site.url)
+    head = f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1]))) as connection:
+        connection.sendall(head.encode() + data[:50])
+        wait_for(1)
+    wait_for(0)
+    assert not list(site.folder.glob(f"objects/*/*/{oid}"))
