@@ -25,10 +25,10 @@ from .raw_html import RawHtml
 
 SIZE_LIMIT = 512 * 1024  # characters that are rendered; a longer text is shown as it is
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-_SECONDS = 4  # of this thread's own time, for one text
+_SECONDS = 3  # of this thread's own time, for one text
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _OUTSIDE = ("http", "https", "mailto")
-_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\xa0\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\\]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\xa0\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\\]")
 _ID_PREFIX = "card-"  # so that no heading takes an id of the page
 
 _TAGS = {
@@ -68,11 +68,11 @@ class Place:
             return None
         scheme = _SCHEME.match(target)
         if scheme:
-            return target if scheme.group(1).lower() in _OUTSIDE else None
+            return target if scheme.group(1).lower() in _OUTSIDE and " " not in target else None
         if target.startswith("#"):
             return f"#{_ID_PREFIX}{target[1:]}"
         if target.startswith("/"):
-            return target
+            return target.replace(" ", "%20")
         path, anchor = self._path(target)
         return path and f"{self.blob}/{quote(path)}{anchor}"
 
@@ -136,7 +136,7 @@ def _to_html(text: str, place: Place) -> str:
     ids: dict[str, int] = {}
     for position, token in enumerate(tokens):
         if token.type == "heading_open":
-            token.attrSet("id", _unique(_ID_PREFIX + _slug(tokens[position + 1].content), ids))
+            token.attrSet("id", _unique(_ID_PREFIX + _slug(tokens[position + 1]), ids))
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"  # the page has its own first heading
         if token.type in ("th_open", "td_open"):
@@ -204,9 +204,10 @@ def _table_close(*_: object) -> str:
     return "</table></div>\n"
 
 
-def _slug(heading: str) -> str:
+def _slug(heading: Token) -> str:
     """The id that links of cards expect: lower case, no punctuation, spaces as hyphens."""
-    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    words = "".join(child.content for child in heading.children or [] if child.type in ("text", "code_inline"))
+    kept = re.sub(r"[^\w\- ]", "", words.strip().lower())
     return kept.replace(" ", "-")[:200]
 
 

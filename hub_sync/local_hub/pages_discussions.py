@@ -49,8 +49,8 @@ def _shown(event: Any, data: dict[str, Any]) -> dict[str, Any]:
     what = {
         "comment": "wrote",
         "commit": f"committed “{data.get('subject', '')}”",
-        "status-change": f"changed the state to {data.get('status', data.get('new_status', ''))}",
-        "title-change": f"changed the title to “{data.get('to', data.get('new_title', ''))}”",
+        "status-change": f"changed the state to {data.get('status', '')}",
+        "title-change": f"changed the title to “{data.get('to', '')}”",
     }.get(event["kind"], event["kind"])
     text = "" if event["kind"] != "comment" or data.get("hidden") else str(data.get("text", ""))
     commit = str(data.get("oid", "")) if event["kind"] == "commit" else ""

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from .pages_tables import Tables
 from .pages_view import MAIN, View
 
 
-def usage(view: View, tables: Tables | None) -> str:
-    """Lines for a shell: the hub's address, then Python. Names from cards and references are quoted as JSON strings."""
+@dataclass(frozen=True)
+class Usage:
+    """Lines to copy, for a shell and for Python."""
+
+    shell: str
+    python: str
+
+
+def usage(view: View, tables: Tables | None) -> Usage:
+    """The hub's address and the call; names from cards and references are quoted as JSON strings."""
     revision = _revision(view)
     arguments = [json.dumps(view.repo.id)]
     if view.repo.type == "dataset":
         declared = [table for table in tables.tables if table.declared] if tables else []
         if len(declared) > 1 and not any(table.default for table in declared):
             arguments.append(json.dumps(declared[0].name))
-        call, module = "load_dataset", "datasets"
+        name, call, module = "data", "load_dataset", "datasets"
     else:
-        call, module = "snapshot_download", "huggingface_hub"
+        name, call, module = "folder", "snapshot_download", "huggingface_hub"
     if revision:
         arguments.append(f"revision={json.dumps(revision)}")
     if view.repo.type == "space":
         arguments.append('repo_type="space"')
-    return (
-        f"export HF_ENDPOINT={view.endpoint}\n"
-        "python - <<'END'\n"
-        f"from {module} import {call}\n\n"
-        f"print({call}({', '.join(arguments)}))\n"
-        "END"
-    )
+    lines = ",\n    ".join(arguments)
+    python = f"from {module} import {call}\n\n{name} = {call}(\n    {lines},\n)"
+    return Usage(f"export HF_ENDPOINT={view.endpoint}", python)
 
 
 def _revision(view: View) -> str | None:

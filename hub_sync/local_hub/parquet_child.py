@@ -63,7 +63,15 @@ def _preview(source: Any) -> dict[str, Any] | None:
     batch = next(file.iter_batches(ROWS, row_groups=[0], columns=names, use_threads=False), None)
     for row in batch.to_pylist() if batch else []:
         found["rows"].append([_cell(row[name], found["pictures"]) for name in names])
-    return found
+    return _pictures_first(found)
+
+
+def _pictures_first(found: dict[str, Any]) -> dict[str, Any]:
+    """Columns that hold pictures come first: a person recognises a row by them."""
+    rows, columns = found["rows"], found["columns"]
+    order = sorted(range(len(columns)), key=lambda at: not any("picture" in row[at] for row in rows))
+    arranged = {"columns": [columns[at] for at in order], "rows": [[row[at] for at in order] for row in rows]}
+    return {**found, **arranged}
 
 
 def _cell(value: Any, pictures: list[dict[str, Any]]) -> dict[str, Any]:
