@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -12,14 +11,26 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from . import web
-from .commits import add_event, comment, open_discussion, record_commit
+from .commits import move_ref, record_commit
+from .discussions import (
+    OPEN,
+    add_event,
+    comment,
+    discussion_row,
+    event_json,
+    event_row,
+    head,
+    open_discussion,
+    set_status,
+    summary,
+)
 from .errors import HubError, revision_not_found
 from .git import Git
 from .store import Caller, Repo, now
 
 _PAGE = 50  # discussions
 _LONGEST_COMMENT = 2**16  # characters
-_STATUSES = {"open": ("open", "draft"), "closed": ("closed", "merged")}
+_STATUSES = {"open": OPEN, "closed": ("closed", "merged")}
 _HIDDEN = "This comment has been hidden"
 
 
@@ -27,7 +38,7 @@ def list_discussions(request: Request) -> Response:
     """`GET discussions?p=&type=&status=&author=`: newest first."""
     repo, query = web.repo(request), request.query_params
     kind, status, author = query.get("type", "all"), query.get("status", "all"), query.get("author")
-    start = int(query.get("p", "0")) * _PAGE if query.get("p", "0").isdecimal() else 0
+    start = web.number(query.get("p"), 0) * _PAGE
     with web.store(request).database.read() as db:
         rows = db.execute("SELECT * FROM discussions WHERE repo = ? ORDER BY num DESC", (repo.uid,)).fetchall()
     found = [
@@ -37,38 +48,26 @@ def list_discussions(request: Request) -> Response:
         and (status == "all" or row["status"] in _STATUSES.get(status, (status,)))
         and author in (None, row["author"])
     ]
-    shown = [_summary(repo, row) for row in found[start : start + _PAGE]]
+    shown = [summary(repo, row) for row in found[start : start + _PAGE]]
     return web.answer({"discussions": shown, "count": len(found), "start": start, "numClosedDiscussions": 0})
-
-
-def _summary(repo: Repo, row: sqlite3.Row) -> dict[str, Any]:
-    return {
-        "num": row["num"],
-        "title": row["title"],
-        "status": row["status"],
-        "author": {"name": row["author"]},
-        "createdAt": row["created"],
-        "isPullRequest": bool(row["is_pr"]),
-        "repo": {"name": repo.id, "type": repo.type},
-    }
 
 
 def details(request: Request) -> Response:
     """`GET discussions/{num}`: with its events, and for a pull request what it changes."""
     repo, hub = web.repo(request), web.store(request)
     with hub.database.read() as db:
-        row = _row(request, db, repo)
+        row = discussion_row(db, repo, web.number(request.path_params["num"], 0))
         events = db.execute(
             "SELECT * FROM events WHERE repo = ? AND num = ? ORDER BY created, rowid", (repo.uid, row["num"])
         ).fetchall()
-        found = _summary(repo, row) | {"events": [_event(event) for event in events]}
+        found = summary(repo, row) | {"events": [event_json(event) for event in events]}
         if row["is_pr"]:
             found["changes"] = {"base": row["target"], "mergeCommitId": row["merge_commit"]}
             found["filesWithConflicts"] = []
             git = Git(hub.git_folder(repo))
-            ours, theirs = _head(db, repo, row["target"]), _head(db, repo, f"refs/pr/{row['num']}")
+            ours, theirs = head(db, repo, row["target"]), head(db, repo, f"refs/pr/{row['num']}")
             base = git.base(ours, theirs) if ours and theirs else None
-            if ours and theirs and row["status"] in _STATUSES["open"]:
+            if ours and theirs and row["status"] in OPEN:
                 merged, conflicts = git.merge(ours, theirs)
                 found["filesWithConflicts"] = True if merged is None and not conflicts else conflicts
             if base and theirs and web.flag(request, "diff"):
@@ -85,12 +84,12 @@ def _create(request: Request, asked: dict[str, Any]) -> Response:
     repo, caller = web.repo(request, contribute=True), web.caller(request)
     title, text, is_pr = _title(asked.get("title")), _text(asked.get("description")), asked.get("pullRequest") is True
     with web.store(request).database.write() as db:
-        head = _head(db, repo, "refs/heads/main") if is_pr else None
-        if is_pr and head is None:
+        start = head(db, repo, "refs/heads/main") if is_pr else None
+        if is_pr and start is None:
             raise revision_not_found("main")
         number = open_discussion(
             db, repo, caller, title, text, status="draft" if is_pr else "open",
-            pull_request=("refs/heads/main", head) if head else None,
+            pull_request=("refs/heads/main", start) if start else None,
         )  # fmt: skip
     url = f"{web.base_url(request)}/{repo.web_path}/discussions/{number}"
     return web.answer({"num": number, "url": url, "pullRequest": is_pr})
@@ -105,9 +104,9 @@ def _add_comment(request: Request, asked: dict[str, Any]) -> Response:
     repo, caller = web.repo(request, contribute=True), web.caller(request)
     text = _text(asked.get("comment"))
     with web.store(request).database.write() as db:
-        row = _row(request, db, repo)
+        row = discussion_row(db, repo, web.number(request.path_params["num"], 0))
         event = add_event(db, repo, row["num"], "comment", caller, comment(text, caller))
-        return web.answer({"newMessage": _event(_event_row(db, repo, row["num"], event))})
+        return web.answer({"newMessage": event_json(event_row(db, repo, row["num"], event))})
 
 
 async def change_comment(request: Request) -> Response:
@@ -120,8 +119,8 @@ def _change_comment(request: Request, asked: dict[str, Any]) -> Response:
     hide = request.url.path.endswith("/hide")
     text = _HIDDEN if hide else _text(asked.get("content"))
     with web.store(request).database.write() as db:
-        row = _row(request, db, repo)
-        found = _event_row(db, repo, row["num"], web.param(request, "event"))
+        row = discussion_row(db, repo, web.number(request.path_params["num"], 0))
+        found = event_row(db, repo, row["num"], web.param(request, "event"))
         if found["kind"] != "comment":
             raise HubError(404, "Comment not found")
         _require_author(repo, caller, found["author"])
@@ -138,7 +137,7 @@ def _change_comment(request: Request, asked: dict[str, Any]) -> Response:
             "hidden": hide,
         }
         db.execute("UPDATE events SET data = ? WHERE id = ?", (json.dumps(data), found["id"]))
-        return web.answer({"updatedComment": _event(_event_row(db, repo, row["num"], found["id"]))})
+        return web.answer({"updatedComment": event_json(event_row(db, repo, row["num"], found["id"]))})
 
 
 async def rename(request: Request) -> Response:
@@ -149,11 +148,11 @@ async def rename(request: Request) -> Response:
 def _rename(request: Request, asked: dict[str, Any]) -> Response:
     repo, caller, title = web.repo(request, contribute=True), web.caller(request), _title(asked.get("title"))
     with web.store(request).database.write() as db:
-        row = _row(request, db, repo)
+        row = discussion_row(db, repo, web.number(request.path_params["num"], 0))
         _require_author(repo, caller, row["author"])
         db.execute("UPDATE discussions SET title = ? WHERE repo = ? AND num = ?", (title, repo.uid, row["num"]))
         event = add_event(db, repo, row["num"], "title-change", caller, {"from": row["title"], "to": title})
-        return web.answer({"newTitle": _event(_event_row(db, repo, row["num"], event))})
+        return web.answer({"newTitle": event_json(event_row(db, repo, row["num"], event))})
 
 
 async def change_status(request: Request) -> Response:
@@ -166,11 +165,11 @@ def _change_status(request: Request, asked: dict[str, Any]) -> Response:
     if status not in ("open", "closed"):
         raise HubError(400, "status: open or closed")
     with web.store(request).database.write() as db:
-        row = _row(request, db, repo)
+        row = discussion_row(db, repo, web.number(request.path_params["num"], 0))
         _require_author(repo, caller, row["author"])
         if row["status"] == "merged":
             raise HubError(400, "a merged pull request stays merged")
-        return web.answer({"newStatus": _set_status(db, repo, row, caller, status, asked.get("comment"))})
+        return web.answer({"newStatus": set_status(db, repo, row, caller, status, _remark(asked))})
 
 
 async def merge(request: Request) -> Response:
@@ -181,10 +180,10 @@ async def merge(request: Request) -> Response:
 def _merge(request: Request, asked: dict[str, Any]) -> Response:
     repo, hub, caller = web.repo(request, write=True), web.store(request), web.caller(request)
     with hub.database.write() as db:
-        row = _row(request, db, repo)
+        row = discussion_row(db, repo, web.number(request.path_params["num"], 0))
         if not row["is_pr"] or row["status"] != "open":
             raise HubError(400, "only an open pull request can be merged: change its status first")
-        ours, theirs = _head(db, repo, row["target"]), _head(db, repo, f"refs/pr/{row['num']}")
+        ours, theirs = head(db, repo, row["target"]), head(db, repo, f"refs/pr/{row['num']}")
         if ours is None or theirs is None:
             raise revision_not_found(row["target"])
         git = Git(hub.git_folder(repo))
@@ -198,65 +197,13 @@ def _merge(request: Request, asked: dict[str, Any]) -> Response:
         message = "\n".join([f"{row['title']} (#{row['num']})", "", *lines])
         sha = git.write_commit(tree, [ours], caller.user or "", message)
         record_commit(db, repo, sha)
-        db.execute("UPDATE refs SET sha = ? WHERE repo = ? AND name = ?", (sha, repo.uid, row["target"]))
+        move_ref(db, repo, row["target"], sha)
         db.execute("UPDATE discussions SET merge_commit = ? WHERE repo = ? AND num = ?", (sha, repo.uid, row["num"]))
-        return web.answer({"newStatus": _set_status(db, repo, row, caller, "merged", asked.get("comment"))})
+        return web.answer({"newStatus": set_status(db, repo, row, caller, "merged", _remark(asked))})
 
 
 def _reaches(git: Git, head: str, sha: str) -> bool:
     return git.base(head, sha) == sha
-
-
-def _set_status(
-    db: sqlite3.Connection, repo: Repo, row: sqlite3.Row, caller: Caller, status: str, text: object
-) -> dict[str, Any]:
-    db.execute("UPDATE discussions SET status = ? WHERE repo = ? AND num = ?", (status, repo.uid, row["num"]))
-    if isinstance(text, str) and text.strip():
-        add_event(db, repo, row["num"], "comment", caller, comment(_text(text), caller))
-    event = add_event(db, repo, row["num"], "status-change", caller, {"status": status})
-    return _event(_event_row(db, repo, row["num"], event))
-
-
-def _row(request: Request, db: sqlite3.Connection, repo: Repo) -> sqlite3.Row:
-    text = request.path_params["num"]
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    row = db.execute("SELECT * FROM discussions WHERE repo = ? AND num = ?", (repo.uid, number)).fetchone()
-    if row is None:
-        raise HubError(404, "Discussion not found")
-    found: sqlite3.Row = row
-    return found
-
-
-def _event_row(db: sqlite3.Connection, repo: Repo, number: int, event: str) -> sqlite3.Row:
-    row = db.execute("SELECT * FROM events WHERE repo = ? AND num = ? AND id = ?", (repo.uid, number, event)).fetchone()
-    if row is None:
-        raise HubError(404, "Comment not found")
-    found: sqlite3.Row = row
-    return found
-
-
-def _event(row: sqlite3.Row) -> dict[str, Any]:
-    data = json.loads(row["data"])
-    if row["kind"] == "comment":
-        data = {
-            "edited": data["edited"],
-            "hidden": data.get("hidden", False),
-            "latest": {
-                "raw": data["text"],
-                "html": web.as_html(data["text"]),
-                "updatedAt": data["updated"],
-                "author": {"name": data["editor"]},
-            },
-            "numEdits": len(data["history"]),
-            "history": [{"raw": text} for text in data["history"]],
-        }
-    author = {"name": row["author"]}
-    return {"id": row["id"], "type": row["kind"], "createdAt": row["created"], "author": author, "data": data}
-
-
-def _head(db: sqlite3.Connection, repo: Repo, ref: str) -> str | None:
-    row = db.execute("SELECT sha FROM refs WHERE repo = ? AND name = ?", (repo.uid, ref)).fetchone()
-    return row and str(row["sha"])
 
 
 def _require_author(repo: Repo, caller: Caller, author: str) -> None:
@@ -268,6 +215,12 @@ def _title(value: object) -> str:
     if not isinstance(value, str) or not 3 <= len(value.strip()) <= 200:
         raise HubError(400, "title: 3 to 200 characters")
     return value.strip()
+
+
+def _remark(asked: dict[str, Any]) -> str | None:
+    """A comment that may come with a change of status."""
+    text = asked.get("comment")
+    return _text(text) if isinstance(text, str) and text.strip() else None
 
 
 def _text(value: object) -> str:

@@ -44,7 +44,7 @@ def refs(request: Request) -> Response:
 def commits(request: Request) -> Response:
     """`GET commits/{rev}?p=&limit=`: newest first; with `expand[]=formatted` also what a page would show."""
     repo, hub, query = web.repo(request), web.store(request), request.query_params
-    page, limit = _number(query.get("p"), 0), min(max(_number(query.get("limit"), _PAGE), 1), _MOST)
+    page, limit = web.number(query.get("p"), 0), web.number(query.get("limit"), _PAGE, least=1, most=_MOST)
     formatted = "formatted" in (*query.getlist("expand[]"), *query.getlist("expand"))
     with hub.database.read() as db:
         sha = revisions.resolve(db, repo.uid, web.param(request, "rev")).sha
@@ -63,10 +63,6 @@ def commits(request: Request) -> Response:
         items.append(item)
     more = len(found) > limit
     return web.answer(items, headers=web.link(request, "p", page + 1) if more else {})
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 8 else default
 
 
 async def create_tag(request: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -20,7 +21,7 @@ from .store import TYPES, Repo, Store
 from .upload_modes import default_attributes
 
 _PAGE = 1000  # repositories of a list
-_SORTS = ("createdAt", "lastModified", "likes", "downloads", "trendingScore")
+_DATES, _COUNTS = ("createdAt", "lastModified"), ("likes", "downloads", "trendingScore")
 _VISIBILITY = ("public", "private")
 
 
@@ -32,7 +33,7 @@ async def create(request: Request) -> Response:
 def _create(request: Request, asked: dict[str, Any]) -> Response:
     caller, hub = web.caller(request), web.store(request)
     kind, namespace, name = _named(asked, caller.user)
-    private = _private(asked, kind)
+    private = _private(asked)
     sdk = asked.get("sdk") if kind == "space" else None
     if kind == "space" and sdk not in ("gradio", "streamlit", "docker", "static"):
         raise HubError(400, "sdk: gradio, streamlit, docker or static")
@@ -72,12 +73,12 @@ def _named(asked: dict[str, Any], user: str | None) -> tuple[str, str, str]:
     return kind, namespace, name
 
 
-def _private(asked: dict[str, Any], kind: str) -> bool | None:
+def _private(asked: dict[str, Any]) -> bool | None:
     """What the body says about visibility, None when it says nothing."""
     visibility, private = asked.get("visibility"), asked.get("private")
     if visibility is not None:
         if visibility not in _VISIBILITY:
-            raise HubError(400, f"visibility: {' or '.join(_VISIBILITY)}; this hub does not protect a {kind} otherwise")
+            raise HubError(400, f"visibility: {' or '.join(_VISIBILITY)}")
         return bool(visibility == "private")
     if private is not None and not isinstance(private, bool):
         raise HubError(400, "private: true or false")
@@ -123,7 +124,7 @@ async def settings(request: Request) -> Response:
 
 def _settings(request: Request, asked: dict[str, Any]) -> Response:
     repo = web.repo(request, write=True)
-    private, gated = _private(asked, repo.type), asked.get("gated")
+    private, gated = _private(asked), asked.get("gated")
     if gated not in (None, False, "auto", "manual"):
         raise HubError(400, "gated: false, 'auto' or 'manual'")
     with web.store(request).database.write() as db:
@@ -149,25 +150,25 @@ def list_repos(request: Request) -> Response:
     if kind is None:
         raise HubError(404, "there is nothing at this address")
     check_expand(kind, expand)
-    hub, full = web.store(request), web.flag(request, "full")
-    author, search = query.get("author", "").lower(), query.get("search", "").lower()
-    wanted = {tag for value in query.getlist("filter") for tag in value.split(",")}
-    found = []
+    hub, wanted = web.store(request), {tag for value in query.getlist("filter") for tag in value.split(",")}
     with hub.database.read() as db:
+        found = []
         for repo in hub.repos(kind, web.caller(request)):
-            if (author and repo.namespace.lower() != author) or search not in repo.id.lower():
+            if not _is_asked_for(request, repo):
                 continue
-            if "gated" in query and bool(repo.gated) is not web.flag(request, "gated"):
-                continue
-            found.append((repo, repo_info(hub, db, repo, files=False)))
-        found = [(repo, item) for repo, item in found if wanted <= {*item["tags"], item.get("library_name")}]
-        found = _sorted(found, query.get("sort", ""), query.get("direction", "-1") == "-1")
-        limit = query.get("limit", "")
-        size = min(int(limit), _PAGE) if limit.isascii() and limit.isdigit() and 0 < len(limit) < 6 else _PAGE
-        page, link = web.page(request, found, max(size, 1))
+            with suppress(HubError):  # deleted meanwhile
+                item = repo_info(hub, db, repo, files=False)
+                if wanted <= {*item["tags"], item.get("library_name")}:
+                    found.append((repo, item))
+        sort = query.get("sort", "")
+        if sort not in ("", *_DATES, *_COUNTS):
+            raise HubError(400, f"sort: {', '.join((*_DATES, *_COUNTS))}")
+        if sort in _DATES:  # the counts are all 0 here
+            found.sort(key=lambda pair: str(pair[1][sort]), reverse=query.get("direction", "-1") == "-1")
+        page, link = web.page(request, found, web.number(query.get("limit"), _PAGE, least=1, most=_PAGE))
         if expand:
             items = [repo_info(hub, db, repo, expand=expand, files=False, card=False) for repo, _ in page]
-        elif full:
+        elif web.flag(request, "full"):
             items = [repo_info(hub, db, repo) for repo, _ in page]
         else:
             dropped = () if web.flag(request, "cardData") else ("cardData",)
@@ -175,17 +176,13 @@ def list_repos(request: Request) -> Response:
     return web.answer(items, headers=link)
 
 
-def _sorted(found: list[tuple[Repo, dict[str, Any]]], sort: str, descending: bool) -> list[tuple[Repo, dict[str, Any]]]:
-    if not sort:
-        return found  # newest first
-    if sort not in _SORTS:
-        raise HubError(400, f"sort: {', '.join(_SORTS)}")
-    return sorted(
-        found,
-        key=lambda pair: (
-            pair[1].get(sort) or 0 if sort in ("likes", "downloads", "trendingScore") else str(pair[1][sort])
-        ),
-        reverse=descending,
+def _is_asked_for(request: Request, repo: Repo) -> bool:
+    query = request.query_params
+    author, search = query.get("author", "").lower(), query.get("search", "").lower()
+    return (
+        author in ("", repo.namespace.lower())
+        and search in repo.id.lower()
+        and ("gated" not in query or bool(repo.gated) is web.flag(request, "gated"))
     )
 
 

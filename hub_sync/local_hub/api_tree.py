@@ -35,15 +35,12 @@ def tree(request: Request) -> Response:
         if folder is None or not folder.is_folder:
             raise entry_not_found(f"{path} does not exist on {name!r}", commit)
         entries = list(git.entries(folder, recursive=web.flag(request, "recursive")))
-        size = _number(request.query_params.get("limit"), _EXPANDED_PAGE if expand else _PAGE)
+        most = _EXPANDED_PAGE if expand else _PAGE
+        size = web.number(request.query_params.get("limit"), most, least=1, most=most)
         page, headers = web.page(request, entries, size)
         commits = git.last_commits(commit, [entry.path for entry in page]) if expand else None
         found = entry_json(db, git, repo.uid, page, commits)
     return web.answer(found, headers={"X-Repo-Commit": commit, **headers})
-
-
-def _number(text: str | None, most: int) -> int:
-    return min(max(int(text), 1), most) if text and text.isascii() and text.isdigit() and len(text) < 8 else most
 
 
 async def paths_info(request: Request) -> Response:

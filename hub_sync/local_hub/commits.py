@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
 from . import revisions, web
+from .discussions import add_event, open_discussion
 from .errors import HubError, entry_not_found
 from .git import Git
 from .objects import granted
 from .pointers import Pointer
-from .store import Caller, Repo, Store, now
+from .store import Caller, Repo, Store
 
 _CONFLICT = "The branch was updated since you opened this page. Please refresh and try again."
 
@@ -126,36 +125,3 @@ def record_commit(db: sqlite3.Connection, repo: Repo, sha: str) -> None:
 
 def move_ref(db: sqlite3.Connection, repo: Repo, ref: str, sha: str) -> None:
     db.execute("UPDATE refs SET sha = ? WHERE repo = ? AND name = ?", (sha, repo.uid, ref))
-
-
-def open_discussion(
-    db: sqlite3.Connection, repo: Repo, caller: Caller, title: str, description: str,
-    *, pull_request: tuple[str, str] | None, status: str = "open",
-) -> int:  # fmt: skip
-    """A new discussion, or a pull request (target reference, its commit), and its number."""
-    row = db.execute("SELECT coalesce(max(num), 0) + 1 AS num FROM discussions WHERE repo = ?", (repo.uid,)).fetchone()
-    number = int(row["num"])
-    target = pull_request[0] if pull_request else None
-    db.execute(
-        "INSERT INTO discussions VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)",
-        (repo.uid, number, title, caller.user or "", pull_request is not None, status, target, now()),
-    )
-    if pull_request:
-        db.execute("INSERT INTO refs VALUES (?, ?, ?, NULL)", (repo.uid, f"refs/pr/{number}", pull_request[1]))
-    add_event(db, repo, number, "comment", caller, comment(description, caller))
-    return number
-
-
-def comment(text: str, caller: Caller) -> dict[str, Any]:
-    """The data of a comment's event. Comments are shown as text, never as HTML."""
-    return {"text": text, "edited": False, "updated": now(), "editor": caller.user, "history": []}
-
-
-def add_event(db: sqlite3.Connection, repo: Repo, number: int, kind: str, caller: Caller, data: dict[str, Any]) -> str:
-    """Something that happened in a discussion, now; returns the event's id."""
-    event = uuid.uuid4().hex[:24]
-    db.execute(
-        "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (event, repo.uid, number, kind, caller.user or "", now(), json.dumps(data)),
-    )
-    return event

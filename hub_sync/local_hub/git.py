@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pygit2
-from pygit2.enums import FileMode, MergeFlag, SortMode
+from pygit2.enums import FileMode, MergeFlag, RepositoryOpenFlag, SortMode
 
 from .edits import TreeEdit
-from .errors import HubError
+from .errors import HubError, repo_not_found
 
 _DIFF_LIMIT = 2 * 2**20  # bytes of files compared for a patch
 
@@ -44,7 +44,10 @@ class Git:
     """An open repository. Not for several threads: each request opens its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._repo = pygit2.Repository(str(folder), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        try:
+            self._repo = pygit2.Repository(str(folder), RepositoryOpenFlag.NO_SEARCH)
+        except pygit2.GitError as error:  # it was deleted after it had been looked up
+            raise repo_not_found() from error
 
     @classmethod
     def create(cls, folder: Path) -> Git:

@@ -100,6 +100,12 @@ def flag(request: Request, name: str) -> bool:
     return request.query_params.get(name, "").lower() in ("1", "true", "yes")
 
 
+def number(text: str | None, default: int, *, least: int = 0, most: int = 10**9) -> int:
+    """A number of a request within bounds; ``default`` for what is none."""
+    given = int(text) if text and text.isascii() and text.isdigit() and len(text) < 12 else default
+    return min(max(given, least), most)
+
+
 def base_url(request: Request) -> str:
     """``http://host:port`` as the client wrote it; the Host header was checked before any route."""
     return f"{request.url.scheme}://{request.headers['host']}"
@@ -137,8 +143,7 @@ def answer(data: object, status: int = 200, headers: Mapping[str, str] | None = 
 
 def page(request: Request, items: list[Any], size: int) -> tuple[list[Any], dict[str, str]]:
     """One page of ``items`` and the `Link` header that leads to the next. The cursor is a position in the list."""
-    cursor = request.query_params.get("cursor", "0")
-    start = int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 12 else 0
+    start = number(request.query_params.get("cursor"), 0)
     if start + size >= len(items):
         return items[start:], {}
     return items[start : start + size], link(request, "cursor", start + size)
