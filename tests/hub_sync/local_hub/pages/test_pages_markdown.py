@@ -259,7 +259,7 @@ def test_pathological_cards_end_in_time(length: int, make: type[Make]) -> None:
         begin = time.thread_time()
         html = render(text, PLACE)
         assert time.thread_time() - begin < 12, name
-        assert len(html) < 30 * length, name
+        assert len(html) < 2**20 + 30 * length, name  # padded cells of a table: at most 65,536
         assert make.Seen(html[:100_000]).wrong(make.card_tags) == [], name
 
 
