@@ -14,7 +14,7 @@ from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from .ledger import Row
 
-_BATCH = 64  # rows; pictures make rows large
+_BATCH = 16  # rows; pictures make rows large
 
 
 def rows(path: Path, schema_name: str) -> Iterator[Row]:
@@ -22,8 +22,9 @@ def rows(path: Path, schema_name: str) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     pictures = arrow.image_columns(schema_name)
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_BATCH):
+    # Pages are read as they are needed, one column after another: a row group with its copies would be 100 MB more.
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
+        for batch in file.iter_batches(_BATCH, use_threads=False):
             for row in batch.to_pylist():
                 for column, many in pictures.items():
                     row[column] = [_reference(v) for v in row[column]] if many else _reference(row[column])

@@ -92,8 +92,13 @@ def plan(
     checked = preflight(folder, check, progress)
     if checked.issues:
         raise ArmError.of(str(folder), checked.issues, next_command="arm build --force")
-    identity = manifest_of(folder)["identity"]
+    manifest = manifest_of(folder)
+    identity = manifest["identity"]
     repo = checked_repo_id(repo or f"{identity['namespace']}/{identity['name']}")
+    if f"{repo.partition('/')[2]}.py" in manifest["environment"]["files"]:
+        raise ArmError(
+            f"stock datasets refuses a repository that holds a file of its own name: {repo}", where=str(folder)
+        )
     refs = hub.refs(repo)
     tag = f"v{identity['version']}"
     base = _last(hub, repo, refs)
@@ -108,10 +113,10 @@ def plan(
         _refuse_older(hub, repo, identity["version"], base)
         release = make_release(folder, remote, base, keep)
         operations = release.operations(remote)
+    head, stands = (refs.head, refs.tags.get(tag)) if refs else (None, None)
     return Plan(
-        repo, hub.url(repo), folder, release, refs and refs.head, operations, refs and refs.tags.get(tag), private,
-        checked.warnings, checked.findings,
-    )  # fmt: skip
+        repo, hub.url(repo), folder, release, head, operations, stands, private, checked.warnings, checked.findings
+    )
 
 
 def publish(

@@ -48,6 +48,7 @@ def scan(folder: Path, files: Sequence[str], progress: Callable[[str, int, int],
             broken.append(Issue(name, 0, "$", f"cannot be searched for secrets: {error}"))
         found += [Issue(name, 0, "$", f"holds {n:,} more of the kind {kind}") for kind, n in sorted(left.items())]
     progress("looking for secrets", len(files), len(files))
+    pa.default_memory_pool().release_unused()  # what comes next is the upload, which needs memory of its own
     return found, broken
 
 
