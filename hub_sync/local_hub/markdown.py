@@ -33,8 +33,8 @@ _ID_PREFIX = "card-"  # so that no heading takes an id of the page
 
 _TAGS = {
     "a", "b", "blockquote", "br", "code", "del", "details", "div", "em", "h2", "h3", "h4", "h5", "h6", "hr", "i",
-    "img", "kbd", "li", "mark", "ol", "p", "pre", "s", "small", "strong", "sub", "summary", "sup", "table", "tbody", "td",
-    "th", "thead", "tr", "u", "ul",
+    "img", "kbd", "li", "mark", "ol", "p", "pre", "s", "small", "strong", "sub", "summary", "sup", "table", "tbody",
+    "td", "th", "thead", "tr", "u", "ul",
 }  # fmt: skip
 _ATTRIBUTES = {
     "a": {"href", "title"},

@@ -8,38 +8,45 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .errors import HubError
+
 _CHILD = Path(__file__).with_name("parquet_child.py")
-_SECONDS = 30
+_SECONDS, _ALL_SECONDS = 20, 40  # one run of the child; all runs that one page needs
+_WAIT_SECONDS = 20  # for the child of another page
 _MOST_COUNTS, _MOST_PREVIEWS = 100_000, 4
 _BLOB_LIMIT = 16 * 2**20  # bytes of a Parquet file that lies in git itself
 
 Source = Path | bytes
-_one_child = threading.Lock()  # at a time
+_lock = threading.Lock()  # one child at a time
+_UNASKED = object()
 _counts: OrderedDict[str, int | None] = OrderedDict()
 _previews: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
 
 
 def row_counts(files: Mapping[str, Source]) -> dict[str, int | None]:
     """Rows of each file by its footer, None for a file that cannot be read. The keys are digests of the contents."""
-    with _one_child:
+    with _one_child():
         unknown = [key for key in files if key not in _counts]
         if unknown:
             answers = _ask([files[key] for key in unknown], preview=False)
             for key, answer in zip(unknown, answers, strict=True):
-                _counts[key] = answer if isinstance(answer, int) and answer >= 0 else None
-        found = {key: _counts[key] for key in files}
+                if answer is not _UNASKED:
+                    _counts[key] = answer if isinstance(answer, int) and answer >= 0 else None
+        found = {key: _counts.get(key) for key in files}
         _shorten(_counts, _MOST_COUNTS)
     return found
 
 
 def preview(key: str, file: Source) -> dict[str, Any] | None:
     """The first rows of a file as `parquet_child` writes them; None when it cannot be read."""
-    with _one_child:
+    with _one_child():
         if key not in _previews:
             (answer,) = _ask([file], preview=True)
             _previews[key] = answer if isinstance(answer, dict) else None
@@ -56,7 +63,23 @@ def picture(key: str, file: Source, index: int) -> tuple[bytes, str] | None:
     return base64.b64decode(pictures[index]["data"]), str(pictures[index]["kind"])
 
 
-def _ask(files: list[Source], *, preview: bool) -> list[Any]:
+@contextmanager
+def _one_child() -> Iterator[None]:
+    """Raises HubError 503 rather than let all threads of the hub wait for one hostile file."""
+    if not _lock.acquire(timeout=_WAIT_SECONDS):
+        raise HubError(503, "The hub is reading other files: try again in a minute")
+    try:
+        yield
+    finally:
+        _lock.release()
+
+
+def _ask(files: list[Source], *, preview: bool, until: float | None = None) -> list[Any]:
+    """The child's answers; None for a file it died of, `_UNASKED` for files that it had no time for."""
+    until = until or time.monotonic() + _ALL_SECONDS
+    left = until - time.monotonic()
+    if left <= 0:
+        return [_UNASKED] * len(files)
     asked = [
         {"path": str(file)} if isinstance(file, Path) else {"data": base64.b64encode(file[:_BLOB_LIMIT]).decode()}
         for file in files
@@ -69,13 +92,16 @@ def _ask(files: list[Source], *, preview: bool) -> list[Any]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            timeout=_SECONDS,
+            timeout=min(_SECONDS, left),
             check=True,
         )
         answers = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
-        # One file that kills the reader must not hide the others.
-        return [_ask([file], preview=preview)[0] for file in files] if 1 < len(files) <= 50 else [None] * len(files)
+        if len(files) == 1:
+            return [None]
+        # One file that kills the reader must not hide the others: it is looked for by halves.
+        half = len(files) // 2
+        return [answer for part in (files[:half], files[half:]) for answer in _ask(part, preview=preview, until=until)]
     return answers if isinstance(answers, list) and len(answers) == len(files) else [None] * len(files)
 
 

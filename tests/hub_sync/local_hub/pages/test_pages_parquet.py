@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from action_reward_models.hub_sync.local_hub import parquet_facts
+from action_reward_models.hub_sync.local_hub.errors import HubError
 
 if TYPE_CHECKING:
     from tests.hub_sync.local_hub.pages.conftest import Make
@@ -50,6 +52,29 @@ def test_a_file_that_kills_the_reader_hides_no_other(
         (tmp_path / name).write_bytes(make.parquet({"a": [1, 2]}))
     files: dict[str, parquet_facts.Source] = {f"kills/{name}": tmp_path / name for name in ("one", "deadly", "two")}
     assert parquet_facts.row_counts(files) == {"kills/one": 2, "kills/deadly": None, "kills/two": 2}
+
+
+def test_files_that_hang_the_reader_cost_a_bounded_time(
+    make: type[Make], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there was no time for is asked again the next time; and nobody waits for long behind another page."""
+    child = tmp_path / "child.py"
+    child.write_text("import time\ntime.sleep(60)\n")
+    good = Path(parquet_facts.__file__).with_name("parquet_child.py")
+    monkeypatch.setattr(parquet_facts, "_CHILD", child)
+    monkeypatch.setattr(parquet_facts, "_SECONDS", 0.2)
+    monkeypatch.setattr(parquet_facts, "_ALL_SECONDS", 0.5)
+    files: dict[str, parquet_facts.Source] = {f"hangs/{n}": make.parquet({"a": [n]}) for n in range(64)}
+    begin = time.monotonic()
+    assert set(parquet_facts.row_counts(files).values()) == {None}
+    assert time.monotonic() - begin < 20
+    monkeypatch.undo()
+    assert Path(parquet_facts._CHILD) == good
+    assert parquet_facts.row_counts({"hangs/63": files["hangs/63"]}) == {"hangs/63": 1}
+    monkeypatch.setattr(parquet_facts, "_WAIT_SECONDS", 0)
+    with parquet_facts._lock, pytest.raises(HubError) as caught:
+        parquet_facts.row_counts(files)
+    assert caught.value.status == 503
 
 
 def test_a_preview_shows_pictures_first_and_cuts_texts(make: type[Make]) -> None:
