@@ -90,7 +90,7 @@ def _text(value: str) -> str:
 
 def quiet_client() -> None:
     """Progress is ours to show: no bar of the Hub's client for each file."""
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
 

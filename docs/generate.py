@@ -27,6 +27,9 @@ def cli() -> str:
         command: click.Command = import_module(f"action_reward_models.cli.{verb}").command
         inner = click.Context(command, info_name=verb, parent=context, terminal_width=100, max_content_width=100)
         parts += [f"\n## arm {verb}\n", _block(command.get_help(inner))]
+        for name, child in command.commands.items() if isinstance(command, click.Group) else ():
+            below = click.Context(child, info_name=name, parent=inner, terminal_width=100, max_content_width=100)
+            parts += [f"\n### arm {verb} {name}\n", _block(child.get_help(below))]
     parts.append(
         "\n## Completion\n\n"
         'Bash: `eval "$(_ARM_COMPLETE=bash_source arm)"`; zsh: `eval "$(_ARM_COMPLETE=zsh_source arm)"`; '

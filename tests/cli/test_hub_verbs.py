@@ -1,0 +1,192 @@
+"""The verbs that speak to a Hub: every example of their help, and what they say when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import click
+import orjson
+import pytest
+
+ARM = Path(sys.executable).parent / "arm"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
+REPO = "your-name/action-reward-models-data"
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A person's shell: a folder with the example, a home of its own, and what was exported."""
+
+    folder: Path
+    exported: dict[str, str]
+
+    @property
+    def env(self) -> dict[str, str]:
+        home = {"HF_HOME": str(self.folder / "hf"), "XDG_DATA_HOME": str(self.folder / "share"), "COLUMNS": "160"}
+        return {**os.environ, **home, **self.exported}
+
+    def run(self, line: str) -> subprocess.CompletedProcess[str]:
+        words = [str(ARM), *shlex.split(line)[1:]]
+        return subprocess.run(words, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """With the example built, and a hub that HF_ENDPOINT names."""
+    folder = tmp_path_factory.mktemp("shell")
+    shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
+    alone = Shell(folder, {})
+    assert alone.run("arm build").returncode == 0
+    started = alone.run("arm hub serve --background --port 0")
+    assert started.returncode == 0, started.stderr
+    token = (folder / "share" / "action-reward-models" / "hub" / "token").read_text("utf-8")
+    yield Shell(folder, {"HF_ENDPOINT": started.stdout.strip(), "HF_TOKEN": token})
+    assert alone.run("arm hub stop").returncode == 0
+
+
+def examples(command: click.Command) -> list[str]:
+    lines = (command.epilog or "").splitlines()
+    return [line.strip() for line in lines if line.strip().startswith("arm ")]
+
+
+def verb(name: str) -> click.Command:
+    found: click.Command = import_module(f"action_reward_models.cli.{name}").command
+    return found
+
+
+def test_every_example_runs(shell: Shell) -> None:
+    """In the order of a first publication."""
+    lines = [line for name in ("push", "pull", "verify") for line in examples(verb(name))]
+    assert len(lines) >= 6
+    for line in lines:
+        done = shell.run(line)
+        assert done.returncode == 0, (line, done.stderr)
+        assert shell.exported["HF_TOKEN"] not in done.stdout + done.stderr
+
+
+def test_push_says_what_it_will_do_and_what_it_did(shell: Shell) -> None:
+    dry = shell.run("arm push --repo your-name/said --dry-run")
+    assert "creates public repository" in dry.stderr
+    assert "the tag v1.0.0 is new" in dry.stderr
+    assert "data/bt_pairs/train-00000-of-00001.parquet" in dry.stdout
+    done = shell.run("arm push --repo your-name/said --yes --json")
+    report = orjson.loads(done.stdout)
+    assert report["plan"]["creates"] == {"private": False}
+    assert report["published"]["committed"] is True
+    assert report["published"]["loaded"]["states"] == {"train": 141, "validation": 12}
+    again = shell.run("arm push --repo your-name/said --yes")
+    assert again.returncode == 0
+    assert f"published already, at {report['published']['commit']}" in again.stderr
+
+
+def test_push_asks_and_a_pipe_cannot_answer(shell: Shell) -> None:
+    done = shell.run("arm push --repo your-name/asked")
+    assert done.returncode == 2
+    assert "next: --yes, after --dry-run" in done.stderr
+
+
+def test_push_refuses_a_build_that_is_not_what_is_declared(shell: Shell, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(shell.folder, folder, ignore=shutil.ignore_patterns("share", "hf", "pulled"))
+    other = Shell(folder, shell.exported)
+    registry = folder / "registry.yaml"
+    registry.write_text(registry.read_text("utf-8").replace("seed: 42", "seed: 43"), "utf-8")
+    done = other.run("arm push --yes")
+    assert done.returncode == 1
+    assert "is not built as declared" in done.stderr
+    assert "next: arm build --name action-reward-models-data" in done.stderr
+
+
+def test_push_stops_at_secrets_unless_told(shell: Shell, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(shell.folder, folder, ignore=shutil.ignore_patterns("share", "hf", "pulled", "build"))
+    episodes = folder / "data" / "episodes.jsonl"
+    secret = "hf_" + "aB3dE6gH9kLmN2pQ5sT8vW1xYz4c7F0jRu"
+    text = episodes.read_text("utf-8")
+    cut = text.index('"type": "text", "text": "') + len('"type": "text", "text": "')
+    episodes.write_text(f"{text[:cut]}token {secret} {text[cut:]}", "utf-8")
+    other = Shell(folder, shell.exported)
+    assert other.run("arm build").returncode == 0
+    done = other.run("arm push --repo your-name/secret --yes")
+    assert done.returncode == 1
+    assert "secrets or addresses were found; nothing was published" in done.stderr
+    assert "data/states/train" in done.stderr
+    assert secret not in done.stdout + done.stderr
+    assert "--allow-findings" in done.stderr
+    assert other.run("arm push --repo your-name/secret --yes --allow-findings").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("arm push nope --yes", 2, "there is no dataset 'nope'"),
+        ("arm push --repo nobody --yes", 1, "namespace/name is expected"),
+        ("arm pull nobody", 1, "namespace/name is expected"),
+        ("arm pull your-name/nothing", 1, "there is no dataset your-name/nothing"),
+        (f"arm pull {REPO}@v9.9.9", 1, "has no revision 'v9.9.9'; its tags: v1.0.0"),
+        (f"arm pull {REPO} --out data", 1, "is not empty"),
+        (f"arm verify {REPO}@v9.9.9", 1, "has no revision"),
+        ("arm hub status --dir nothing", 1, "no hub is running"),
+        ("arm hub serve --port 99999", 2, "99999 is not in the range"),
+    ],
+)
+def test_wrong_usage(shell: Shell, line: str, status: int, said: str) -> None:
+    shell.run("arm push --yes")
+    for ending in ("", " --json"):
+        done = shell.run(line + ending)
+        assert done.returncode == status, done.stderr
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+        assert bool(done.stdout) == bool(ending)
+        if ending:
+            assert said in orjson.loads(done.stdout)["error"]
+
+
+def test_a_hub_that_does_not_answer_is_named(shell: Shell) -> None:
+    away = Shell(shell.folder, {**shell.exported, "HF_ENDPOINT": "http://127.0.0.1:1"})
+    done = away.run("arm push --yes")
+    assert done.returncode == 1
+    assert "http://127.0.0.1:1" in done.stderr
+    assert "is the Hub running?" in done.stderr
+
+
+def test_the_examples_of_hub_run(tmp_path: Path) -> None:
+    """`serve` in the foreground ends like any server, by a signal."""
+    alone = Shell(tmp_path, {})
+    group = verb("hub")
+    assert isinstance(group, click.Group)
+    lines = {name: examples(command) for name, command in group.commands.items()}
+    assert {name: len(found) for name, found in lines.items()} == {"serve": 2, "status": 2, "stop": 2}
+    foreground, background = lines["serve"]
+    words = [str(ARM), *shlex.split(foreground)[1:], "--port", "0"]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=alone.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+        assert alone.run("arm hub status").returncode == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+    assert alone.run("arm hub status").returncode == 1
+    assert alone.run(f"{foreground} --background --port 0").returncode == 0
+    for line in (background, *lines["status"], *lines["stop"]):
+        done = alone.run(line)
+        assert done.returncode == 0, (line, done.stderr)
+
+
+def test_a_second_hub_of_the_same_folder_is_the_first(tmp_path: Path) -> None:
+    alone = Shell(tmp_path, {})
+    first = orjson.loads(alone.run("arm hub serve --background --port 0 --dir h --json").stdout)
+    second = orjson.loads(alone.run("arm hub serve --dir h --json").stdout)
+    assert first == second
+    assert orjson.loads(alone.run("arm hub stop --dir h --json").stdout)["stopped"] is True
+    assert orjson.loads(alone.run("arm hub stop --dir h --json").stdout)["stopped"] is False
