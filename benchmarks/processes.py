@@ -18,11 +18,15 @@ SAMPLE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Run:
-    """One process with its children: CPU seconds, wall seconds, peak memory in MB, what it printed."""
+    """One process with its children: CPU seconds, wall seconds, memory in MB, what it printed.
+
+    ``peak_mb`` is the peak of their sum, ``largest_mb`` that of the largest of them.
+    """
 
     cpu: float
     wall: float
     peak_mb: float
+    largest_mb: float
     said: dict[str, Any]
 
 
@@ -43,7 +47,9 @@ def run(*command: str, env: Mapping[str, str] | None = None) -> Run:
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, text)
     wall = time.monotonic() - started
-    return Run(usage.ru_utime + usage.ru_stime, wall, peak / 1024, json.loads(text.splitlines()[-1]))
+    return Run(
+        usage.ru_utime + usage.ru_stime, wall, peak / 1024, usage.ru_maxrss / 1024, json.loads(text.splitlines()[-1])
+    )
 
 
 def family(pid: int) -> list[int]:
