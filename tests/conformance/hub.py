@@ -23,6 +23,7 @@ def main(folder: Path) -> None:
     for name in ("USER", "OTHER_USER", "ENTERPRISE_USER"):
         token = people[name.replace("USER", "TOKEN")]
         store.add_user(people[name], token=token, fullname=people["FULL_NAME"], email=f"{name.lower()}@example.org")
+    store.add_org("valid_org_hub", [people["USER"]], fullname="Dummy Hub Org")
     store.add_org(people["ENTERPRISE_ORG"], [people["ENTERPRISE_USER"]], private_by_default=True)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

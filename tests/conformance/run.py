@@ -69,6 +69,11 @@ def expected(listed: dict[str, Any], client: str, mode: str) -> dict[str, str]:
     return {**(own.get("both") or {}), **(own.get(f"xet {mode}") or {})}
 
 
+def declined(listed: dict[str, Any], client: str) -> dict[str, list[str]]:
+    """Reason -> parts of the names of tests that this client's run leaves out."""
+    return {**listed["declined"]["all"], **(listed["declined"].get(client) or {})}
+
+
 def run(client: str, modes: Sequence[str], archive: Path, words: str | None = None) -> list[Outcome]:
     """Run the selected tests of one client, first where nobody answers, then the signal tests against a hub."""
     interpreter = environment.python(client)
@@ -82,7 +87,7 @@ def run(client: str, modes: Sequence[str], archive: Path, words: str | None = No
             files = [name for name in files if (folder / "tests" / name.partition("::")[0]).exists()]
             tests = _Tests(interpreter, folder, client, mode, files, words)
             outcome = Outcome(mode)
-            plan = {"dead": True, "declined": listed["declined"], "only": None}
+            plan = {"dead": True, "declined": declined(listed, client), "only": None}
             with _nobody() as endpoint:
                 found = tests.run(endpoint, plan)
             for name, said in found["outcomes"].items():
@@ -134,7 +139,7 @@ class _Tests:
         }
         if self.mode == "off":
             env["HF_HUB_DISABLE_XET"] = "1"
-        command = [str(self.interpreter), "-m", "pytest", "-c", "pytest.ini", "--rootdir", ".", "-q", "--tb=short"]
+        command = [str(self.interpreter), "-m", "pytest", "-c", "pytest.ini", "--rootdir", ".", "-q", "--tb=native"]
         command += ["-p", "no:cacheprovider", "--timeout", str(_TEST_SECONDS), "--timeout-method", "signal"]
         command += ["-k", self.words] if self.words else []
         command += [f"tests/{name}" for name in self.files]
@@ -196,6 +201,7 @@ def report(outcomes: Sequence[Outcome], client: str, verdict: Verdict) -> str:
     for outcome in outcomes:
         said = f"huggingface_hub {client}, Xet {outcome.mode}: {len(outcome.signal)} signal tests, "
         lines.append(f"{said}{len(outcome.passed)} passed ({outcome.rate:.1%}); declined {outcome.declined.total()}")
+        lines += [f"  declined: {count:3} {reason}" for reason, count in outcome.declined.most_common()]
         known = expected(selection(), client, outcome.mode)
         lines += [f"  expected to fail: {name}: {known[name]}" for name in outcome.failed if name in known]
     distinct = {name for outcome in outcomes for name in outcome.signal}
