@@ -51,8 +51,9 @@ def run(text: str, folder: Path) -> None:
     env = {
         **os.environ,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        "HF_HUB_OFFLINE": "1",
+        "HF_ENDPOINT": "http://127.0.0.1:1",  # nobody, unless a hub is started
         "HF_HOME": str(folder / "hf"),
+        "XDG_DATA_HOME": str(folder / "share"),
     }
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=env, capture_output=True, text=True, check=False
@@ -70,6 +71,20 @@ def test_the_guide_runs(tmp_path: Path) -> None:
         run(step if language == "sh" else f"python - <<'END'\n{step}END", tmp_path)
 
 
+def test_the_publishing_guide_runs(tmp_path: Path) -> None:
+    """docs/publishing.md from top to bottom, in one folder, with a hub that it starts and stops itself."""
+    shutil.copytree(ROOT / "examples" / "miniwob" / "data", tmp_path / "runs")
+    text = (ROOT / "docs" / "publishing.md").read_text("utf-8")
+    steps = re.findall(r"^```(sh|python)\n(.*?)^```", text, re.S | re.M)
+    assert [language for language, _ in steps] == ["sh", "sh", "sh", "python", "python", "sh", "python"]
+    exported = "if [ -f my-hub/hub.json ]; then export HF_ENDPOINT=$(arm hub status --dir my-hub); fi"
+    try:
+        for language, step in steps:
+            run(f"{exported}\n{step}" if language == "sh" else f"{exported}\npython - <<'END'\n{step}END", tmp_path)
+    finally:
+        run("arm hub stop --dir my-hub", tmp_path)
+
+
 def test_concepts_snippets_run(tmp_path: Path) -> None:
     snippets = blocks(ROOT / "docs" / "concepts.md", "python")
     assert len(snippets) == 1
@@ -84,7 +99,13 @@ def test_readme_commands_run(tmp_path: Path) -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)
     assert {line.split()[1] for line in make.splitlines()} <= set(targets)
     commands = [line.split("#")[0].strip() for line in publisher.splitlines()]
-    assert commands[0] == "pip install ."  # what the installation test does with the wheel
-    run("\n".join(commands[1:]), tmp_path)
+    installing = [line for line in commands if line.startswith("pip ")]
+    assert installing == ["pip install .", 'pip install ".[hub]"']  # what the installation test does with the wheel
+    text = "\n".join(line for line in commands if line not in installing)
+    assert "arm hub serve --background\n" in text
+    try:
+        run(text.replace("--background", "--background --port 0"), tmp_path)
+    finally:
+        run("arm hub stop", tmp_path)
     (lines,) = blocks(ROOT / "README.md", "python")
     run(f"python - <<'END'\n{lines}END", tmp_path / "my-registry")
