@@ -16,6 +16,9 @@ import click
 from . import output
 from .hub import hub_server, running_errors
 
+# What `arm hub serve` tells a person to set: without these, clients look for hosts that are not on this machine.
+QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0"}
+
 # Runs in a process of its own that knows nothing of this project: what a researcher would type.
 _LOAD = """
 import json, sys
@@ -54,16 +57,19 @@ def command(folder: Path, as_json: bool) -> None:
     from ..registry import Registry, check_build
 
     server = hub_server()
-    output.quiet_client()
     _copy_example(folder)
+    with running_errors(folder / "hub"):
+        running = server.status(folder / "hub") or server.start(folder / "hub", 0)
+    # The client has questions of its own, which no argument turns away from the official Hub: it is told before it is
+    # imported, which a build does.
+    os.environ |= {"HF_ENDPOINT": running["url"], **QUIET}
+    output.quiet_client()
     registry = Registry.load(folder / "registry.yaml")
     spec = registry.dataset()
     output.note(f"building {spec.name} {spec.version} from {folder}/registry.yaml")
     with output.progress() as show:
         registry.build(progress=show)
     built = registry.folder(spec)
-    with running_errors(folder / "hub"):
-        running = server.status(folder / "hub") or server.start(folder / "hub", 0)
     hub = Hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip(), progress=output.note)
     output.note(f"built {built}; publishing it to {running['url']}, a hub on this machine")
     with output.progress() as show:
@@ -112,8 +118,7 @@ def _load(folder: Path, endpoint: str, repo: str, tag: str) -> dict[str, Any]:
         **ours,
         "HF_ENDPOINT": endpoint,
         "HF_HOME": str((folder / ".cache").absolute()),  # beside the example, so that nothing else is touched
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+        **QUIET,
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
         **({"HF_HUB_DISABLE_XET": value} if (value := os.environ.get("HF_HUB_DISABLE_XET")) else {}),
     }

@@ -116,7 +116,7 @@ def _print(found: dict[str, Any], place: Path, as_json: bool) -> None:
         return
     click.echo(found["url"])
     output.note(f"""
-use it from any shell (the last three keep clients quiet and quick offline; reading public repositories needs no token):
+use it from any shell (the last line keeps clients quiet and quick offline; reading public repositories needs no token):
   export HF_ENDPOINT={found["url"]}
   export HF_TOKEN=$(cat {token})
   export HF_HUB_DISABLE_TELEMETRY=1 HF_UPDATE_DOWNLOAD_COUNTS=0
