@@ -7,13 +7,13 @@ its address, and ends when standard input does.
 from __future__ import annotations
 
 import json
-import socket
+import os
+import signal
 import sys
 import threading
 from pathlib import Path
 
-import uvicorn
-from action_reward_models.hub_sync.local_hub.app import create_app
+from action_reward_models.hub_sync.local_hub.serve import serve
 from action_reward_models.hub_sync.local_hub.store import Store
 
 
@@ -25,18 +25,13 @@ def main(folder: Path) -> None:
         store.add_user(people[name], token=token, fullname=people["FULL_NAME"], email=f"{name.lower()}@example.org")
     store.add_org("valid_org_hub", [people["USER"]], fullname="Dummy Hub Org")
     store.add_org(people["ENTERPRISE_ORG"], [people["ENTERPRISE_USER"]], private_by_default=True)
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(store), log_level="warning", access_log=False))
 
     def wait() -> None:
         sys.stdin.read()
-        server.should_exit = True
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
-    sys.stdout.write(f"http://127.0.0.1:{listener.getsockname()[1]}\n")
-    sys.stdout.flush()
-    server.run([listener])
+    serve(folder, 0, ready=lambda url: print(url, flush=True))
 
 
 if __name__ == "__main__":
