@@ -38,10 +38,12 @@ def create_app(store: Store, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
 
 
 def _routes() -> list[BaseRoute]:
-    from . import api_commit, api_discussions, api_identity, api_refs, api_repos, api_tree, cas, lfs, pages, resolve
+    from .api import commit, discussions, identity, lfs, refs, repos, resolve, tree
+    from .pages import routes as pages
+    from .xet import cas
 
     # Pages come last: their paths take almost anything.
-    modules = (api_identity, api_repos, api_commit, api_refs, api_tree, api_discussions, lfs, cas, resolve, pages)
+    modules = (identity, repos, commit, refs, tree, discussions, lfs, cas, resolve, pages)
     return [route for module in modules for route in module.routes]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from .database import Database
 from .errors import HubError, repo_not_found
 from .objects import Objects
-from .xorbs import SCHEMA, Xorbs
+from .xet.xorbs import SCHEMA, Xorbs
 
 TYPES = ("model", "dataset", "space")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?", re.ASCII)

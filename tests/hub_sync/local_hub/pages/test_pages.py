@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from action_reward_models.hub_sync.local_hub.pages_render import POLICY
+from action_reward_models.hub_sync.local_hub.pages.render import POLICY
 
 if TYPE_CHECKING:
     from tests.hub_sync.local_hub.pages.conftest import InProcessHub, Make

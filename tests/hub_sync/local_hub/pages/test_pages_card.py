@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from action_reward_models.hub_sync.local_hub.pages_card import (
+from action_reward_models.hub_sync.local_hub.pages.card import (
     LIMIT,
     claims,
     configs,

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from action_reward_models.hub_sync.local_hub import markdown
-from action_reward_models.hub_sync.local_hub.markdown import SIZE_LIMIT, Place, render
+from action_reward_models.hub_sync.local_hub.pages import markdown
+from action_reward_models.hub_sync.local_hub.pages.markdown import SIZE_LIMIT, Place, render
 
 if TYPE_CHECKING:
     from tests.hub_sync.local_hub.pages.conftest import Make

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from action_reward_models.hub_sync.local_hub import parquet_facts
 from action_reward_models.hub_sync.local_hub.errors import HubError
+from action_reward_models.hub_sync.local_hub.pages import parquet_facts
 
 if TYPE_CHECKING:
     from tests.hub_sync.local_hub.pages.conftest import Make
@@ -118,7 +118,7 @@ def test_a_drawing_is_no_picture(make: type[Make]) -> None:
 
 def test_the_hub_itself_never_loads_the_parquet_library() -> None:
     code = (
-        "import sys\nfrom action_reward_models.hub_sync.local_hub import parquet_facts as facts\n"
+        "import sys\nfrom action_reward_models.hub_sync.local_hub.pages import parquet_facts as facts\n"
         "facts.row_counts({'x': b''}), facts.preview('x', b'')\n"
         "print([name for name in ('pyarrow', 'PIL') if name in sys.modules])"
     )

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import uvicorn
-from action_reward_models.hub_sync.local_hub import cas
 from action_reward_models.hub_sync.local_hub.app import _refusal
 from action_reward_models.hub_sync.local_hub.errors import HubError
 from action_reward_models.hub_sync.local_hub.store import Repo, Store
-from action_reward_models.hub_sync.local_hub.xet_format import chunk_hash, hash_bytes, tree_hash
+from action_reward_models.hub_sync.local_hub.xet import cas
+from action_reward_models.hub_sync.local_hub.xet.format import chunk_hash, hash_bytes, tree_hash
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from action_reward_models.hub_sync.local_hub import xet_format
 from action_reward_models.hub_sync.local_hub.errors import HubError
-from action_reward_models.hub_sync.local_hub.xet_format import (
+from action_reward_models.hub_sync.local_hub.xet import format as xet_format
+from action_reward_models.hub_sync.local_hub.xet.format import (
     CHUNK_LIMIT,
     ChunkReader,
     Segment,

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_reward_models.hub_sync.local_hub import cas, objects, xorbs
-from action_reward_models.hub_sync.local_hub.xet_format import chunk_hash, hash_text, is_asked_for, read_xorb
+from action_reward_models.hub_sync.local_hub import objects
+from action_reward_models.hub_sync.local_hub.xet import cas, xorbs
+from action_reward_models.hub_sync.local_hub.xet.format import chunk_hash, hash_text, is_asked_for, read_xorb
 
 
 def rows(storage: Any, query: str, *values: object) -> list[sqlite3.Row]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from .pages_tables import Tables
-from .pages_view import MAIN, View
+from .tables import Tables
+from .view import MAIN, View
 
 
 @dataclass(frozen=True)

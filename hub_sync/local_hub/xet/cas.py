@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
-from . import web
-from .errors import HubError, repo_not_found
-from .objects import Incoming
-from .store import Store
-from .web import answer
-from .xet_format import XORB_LIMIT, Segment, ShardFile, Xorb, hash_bytes, hash_text, read_shard, read_xorb, write_shard
+from .. import web
+from ..errors import HubError, repo_not_found
+from ..objects import Incoming
+from ..store import Store
+from ..web import answer
+from .format import XORB_LIMIT, Segment, ShardFile, Xorb, hash_bytes, hash_text, read_shard, read_xorb, write_shard
 from .xorbs import unknown_xorb
 
 WRITE, READ = "xet-write", "xet-read"

@@ -9,14 +9,14 @@ from typing import Any
 from markupsafe import Markup
 from starlette.responses import Response
 
+from ..content import File
+from ..errors import HubError, entry_not_found
+from ..git import Commit, Entry
 from . import parquet_facts
-from .content import File
-from .errors import HubError, entry_not_found
-from .git import Commit, Entry
+from .card import facts, split_card, words
 from .markdown import PICTURES, render
-from .pages_card import facts, split_card, words
-from .pages_render import POLICY, respond
-from .pages_view import View
+from .render import POLICY, respond
+from .view import View
 
 _TEXT_LIMIT = 256 * 1024  # bytes of a text that are shown
 _PATCH_LIMIT = 100_000  # characters

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from . import revisions
-from .content import File, describe
-from .errors import HubError, entry_not_found
-from .git import Git
-from .web import repo, store, unquoted
+from .. import revisions
+from ..content import File, describe
+from ..errors import HubError, entry_not_found
+from ..git import Git
+from ..web import repo, store, unquoted
 
 _CHUNK = 2**18  # bytes read from disk at a time
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.ASCII)

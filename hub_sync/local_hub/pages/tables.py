@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .content import File
-from .pages_card import Config, claims, configs, matches
-from .pages_view import View
+from ..content import File
+from .card import Config, claims, configs, matches
 from .parquet_facts import row_counts
+from .view import View
 
 _MOST_COUNTED = 2000  # Parquet files of one revision
 _SPLITS = ("train", "validation", "test")

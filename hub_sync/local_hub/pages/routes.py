@@ -11,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import pages_discussions, pages_files, web
-from .errors import HubError
-from .pages_list import listed
-from .pages_render import POLICY, STYLE_PATH, respond, style
-from .pages_tables import tables
-from .pages_use import usage
-from .pages_view import View, view
+from .. import web
+from ..errors import HubError
+from . import discussions, files
+from .list import listed
+from .render import POLICY, STYLE_PATH, respond, style
+from .tables import tables
+from .use import usage
+from .view import View, view
 
 Handler = Callable[[Request], Response]
 _COMMITS_PER_PAGE = 30
@@ -46,7 +47,7 @@ def _overview(seen: View, template: str, **values: Any) -> Response:
         tables=counted,
         usage=usage(seen, counted),
         problem=readme.problem if readme else None,
-        **pages_files.card_values(seen),
+        **files.card_values(seen),
         **values,
     )
 
@@ -57,7 +58,7 @@ def tree(request: Request) -> Response:
         entry = seen.entry()
         if not entry.is_folder:
             return _redirect(seen.url("blob", seen.path))
-        rows = pages_files.listing(seen, entry)
+        rows = files.listing(seen, entry)
         if seen.path:
             return respond(request, "folder", view=seen, rows=rows)
         return _overview(seen, "tree", rows=rows)
@@ -69,7 +70,7 @@ def blob(request: Request) -> Response:
         entry = seen.entry()
         if entry.is_folder:
             return _redirect(seen.url("tree", seen.path))
-        return pages_files.show(seen, entry)
+        return files.show(seen, entry)
 
 
 def commits(request: Request) -> Response:
@@ -86,13 +87,13 @@ def commits(request: Request) -> Response:
 def commit(request: Request) -> Response:
     """`GET commit/{sha}`: what one commit changed."""
     with view(request, request.path_params["rest"]) as seen:
-        return pages_files.changes(seen)
+        return files.changes(seen)
 
 
 def preview_picture(request: Request) -> Response:
     """`GET preview/{rev}/{path}?picture=0`: one picture out of the first rows of a Parquet file."""
     with view(request, request.path_params["rest"]) as seen:
-        return pages_files.preview_picture(seen, request.query_params.get("picture", ""))
+        return files.preview_picture(seen, request.query_params.get("picture", ""))
 
 
 def _redirect(address: str) -> Response:
@@ -125,8 +126,8 @@ _HANDLERS: dict[str, Handler] = {
     "/commits/{rest:path}": commits,
     "/commit/{rest:path}": commit,
     "/preview/{rest:path}": preview_picture,
-    "/discussions": pages_discussions.discussions,
-    "/discussions/{number:int}": pages_discussions.discussion,
+    "/discussions": discussions.discussions,
+    "/discussions/{number:int}": discussions.discussion,
 }
 _PREFIXES = {"datasets": "/datasets", "spaces": "/spaces", "models": ""}  # models last: their ids begin with any name
 

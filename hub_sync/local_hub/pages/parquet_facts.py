@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import HubError
+from ..errors import HubError
 
 _CHILD = Path(__file__).with_name("parquet_child.py")
 _SECONDS, _ALL_SECONDS = 20, 40  # one run of the child; all runs that one page needs

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from . import web
-from .errors import HubError
-from .objects import Incoming, checked_sha256, granted
+from .. import web
+from ..errors import HubError
+from ..objects import Incoming, checked_sha256, granted
 
 _SCOPE = "lfs-upload"
 _MOST_OBJECTS = 1000  # of one batch

@@ -15,7 +15,7 @@ from typing import IO
 
 from blake3 import blake3
 
-from .errors import HubError
+from ..errors import HubError
 
 CHUNK_LIMIT = 128 * 2**10  # bytes of one chunk
 XORB_LIMIT = 64 * 2**20 + CHUNK_LIMIT  # bytes of an xorb as sent, and unpacked; clients stop at 64 MiB

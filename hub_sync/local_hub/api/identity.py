@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import web
-from .errors import HubError
+from .. import web
+from ..errors import HubError
 
 
 def whoami(request: Request) -> Response:

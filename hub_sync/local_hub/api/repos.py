@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from . import web
-from .cards import check_card
-from .commits import record_commit
-from .errors import HubError, repo_not_found
-from .git import Git
-from .repo_info import check_expand, repo_info
-from .store import TYPES, Repo, Store
-from .upload_modes import default_attributes
+from .. import web
+from ..cards import check_card
+from ..commits import record_commit
+from ..errors import HubError, repo_not_found
+from ..git import Git
+from ..repo_info import check_expand, repo_info
+from ..store import TYPES, Repo, Store
+from ..upload_modes import default_attributes
 
 _PAGE = 1000  # repositories of a list
 _DATES, _COUNTS = ("createdAt", "lastModified"), ("likes", "downloads", "trendingScore")

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from .database import Database
-from .errors import HubError
-from .xet_format import ChunkReader, Segment, Xorb, hash_text, is_asked_for
+from ..database import Database
+from ..errors import HubError
+from .format import ChunkReader, Segment, Xorb, hash_text, is_asked_for
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS xorbs (
     id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, stored_bytes INTEGER NOT NULL, unpacked_bytes INTEGER NOT NULL,
-    entries BLOB NOT NULL, offsets BLOB NOT NULL  -- one per chunk, see xet_format.Xorb
+    entries BLOB NOT NULL, offsets BLOB NOT NULL  -- one per chunk, see format.Xorb
 ) STRICT;
 CREATE TABLE IF NOT EXISTS xorb_repos (  -- which repositories received an xorb; used: a file of theirs is made of it
     repo TEXT NOT NULL, xorb INTEGER NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (repo, xorb)

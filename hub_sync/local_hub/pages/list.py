@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .content import describe
-from .git import Git
-from .pages_card import split_card, words
-from .store import Caller, Repo, Store
+from ..content import describe
+from ..git import Git
+from ..store import Caller, Repo, Store
+from .card import split_card, words
 
 _MOST_TAGS = 6
 _CARD_LIMIT = 512 * 1024  # bytes

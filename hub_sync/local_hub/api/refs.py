@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import revisions, web
-from .commits import may_move, move_ref, record_commit
-from .errors import HubError, revision_not_found
-from .git import Git
-from .paths import is_ref_name
+from .. import revisions, web
+from ..commits import may_move, move_ref, record_commit
+from ..errors import HubError, revision_not_found
+from ..git import Git
+from ..paths import is_ref_name
 
 _PAGE = 50  # commits
 _MOST = 1000

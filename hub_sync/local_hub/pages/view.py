@@ -11,14 +11,14 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from . import revisions, web
-from .content import File, describe
-from .errors import entry_not_found
-from .git import Commit, Entry, Git
+from .. import revisions, web
+from ..content import File, describe
+from ..errors import entry_not_found
+from ..git import Commit, Entry, Git
+from ..store import Repo, Store
+from .card import Card, split_card
 from .markdown import Place
-from .pages_card import Card, split_card
 from .parquet_facts import Source
-from .store import Repo, Store
 
 MAIN = "main"
 _CARD_LIMIT = 4 * 2**20  # bytes of a README that is read at all

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import revisions, web
-from .content import entry_json
-from .errors import HubError, entry_not_found
-from .git import Git
-from .objects import checked_sha256, grant, granted
-from .stored_files import forget_files, list_files
+from .. import revisions, web
+from ..content import entry_json
+from ..errors import HubError, entry_not_found
+from ..git import Git
+from ..objects import checked_sha256, grant, granted
+from ..stored_files import forget_files, list_files
 
 _PAGE, _EXPANDED_PAGE = 1000, 50  # entries
 _MOST_PATHS = 10_000  # of one request

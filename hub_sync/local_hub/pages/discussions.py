@@ -8,10 +8,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .errors import HubError
+from ..errors import HubError
 from .markdown import render
-from .pages_render import respond
-from .pages_view import view
+from .render import respond
+from .view import view
 
 _MOST = 500
 

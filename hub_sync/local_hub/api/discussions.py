@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import web
-from .commits import move_ref, record_commit
-from .discussions import (
+from .. import web
+from ..commits import move_ref, record_commit
+from ..discussions import (
     OPEN,
     add_event,
     comment,
@@ -24,9 +24,9 @@ from .discussions import (
     set_status,
     summary,
 )
-from .errors import HubError, revision_not_found
-from .git import Git
-from .store import Caller, Repo, now
+from ..errors import HubError, revision_not_found
+from ..git import Git
+from ..store import Caller, Repo, now
 
 _PAGE = 50  # discussions
 _LONGEST_COMMENT = 2**16  # characters

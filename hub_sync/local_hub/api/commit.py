@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import revisions, web
-from .commits import Change, Delete, PutBlob, PutStored, apply_changes
-from .content import describe
-from .errors import HubError
-from .git import Git
-from .objects import checked_sha256
-from .paths import checked_path
-from .upload_modes import REGULAR_LIMIT, is_ignored, is_stored
+from .. import revisions, web
+from ..commits import Change, Delete, PutBlob, PutStored, apply_changes
+from ..content import describe
+from ..errors import HubError
+from ..git import Git
+from ..objects import checked_sha256
+from ..paths import checked_path
+from ..upload_modes import REGULAR_LIMIT, is_ignored, is_stored
 
 _LINE_LIMIT = REGULAR_LIMIT * 4 // 3 + 2**16  # bytes of one line: a regular file in base64, and its path
 _MOST_FILES = 1000  # of one preupload request

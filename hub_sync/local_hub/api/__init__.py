@@ -1,0 +1,1 @@
+"""The Hub's API: what clients call."""

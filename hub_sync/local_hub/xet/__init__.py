@@ -1,0 +1,1 @@
+"""Xet storage: chunks that clients send once, files rebuilt from them."""
