@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_SHOWN = 200  # findings of one file that are listed; the others are counted
-_BATCH = 256  # rows; pictures are not read
+_BATCH = 64  # rows; pictures are not read
 _PERSONS = frozenset({"README.md"})  # who writes an address there means it to be read
 Step = tuple[str | int, ...]
 
@@ -64,10 +64,10 @@ def _in_lines(path: Path) -> Iterator[tuple[int, str, Finding]]:
 def _in_rows(path: Path) -> Iterator[tuple[int, str, Finding]]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:  # pages as they are needed
         columns = [field.name for field in file.schema_arrow if _is_text(field.type)]
         number = 0
-        for batch in file.iter_batches(_BATCH, columns=columns):
+        for batch in file.iter_batches(_BATCH, columns=columns, use_threads=False):
             known: dict[str, list[Finding]] = {}
             for row in batch.to_pylist():
                 for step, text in _strings(row, ()):

@@ -179,8 +179,8 @@ def test_wheel_builds_a_dataset_outside_the_repo(wheel: Path, tmp_path: Path) ->
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     python = venv / "bin" / "python"
     constraints = ["-c", str(ROOT / "constraints.txt")]
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, str(wheel)]
-    subprocess.run(install, check=True, cwd=tmp_path)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints]
+    subprocess.run([*pip, f"{wheel}[hub]"], check=True, cwd=tmp_path)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
     where = "import action_reward_models as a, pathlib; print(pathlib.Path(a.__file__).parent)"
     imported = subprocess.run(
@@ -189,6 +189,7 @@ def test_wheel_builds_a_dataset_outside_the_repo(wheel: Path, tmp_path: Path) ->
     assert str(venv) in imported.stdout
     command = [str(venv / "bin" / "arm"), "demo", "--dir", "there"]
     demo = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    subprocess.run([*command[:1], "hub", "stop", "--dir", "there/hub"], cwd=tmp_path, env=env, check=True)
     assert demo.returncode == 0, demo.stderr
     assert "selection_sft   train 88, validation 8" in demo.stdout
     assert "320 x 420 px" in demo.stdout
