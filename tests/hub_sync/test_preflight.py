@@ -267,9 +267,9 @@ def test_pictures_are_not_read(plain: Path, monkeypatch: pytest.MonkeyPatch) -> 
     asked: list[list[str]] = []
     whole = pq.ParquetFile.iter_batches
 
-    def spy(self: Any, size: int, columns: list[str]) -> Iterator[Any]:
+    def spy(self: Any, size: int, columns: list[str], **how: Any) -> Iterator[Any]:
         asked.append(columns)
-        return iter(whole(self, size, columns=columns))
+        return iter(whole(self, size, columns=columns, **how))
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", spy)
     run(plain, unchecked)
