@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..schemas.errors import ArmError
-from .hub import Hub, status_of, transient
+from .hub import WAITS_S, Hub, status_of, transient
 from .release import Remote
 
 if TYPE_CHECKING:
     from .publish import Plan
 
 MAIN = "main"
-_TRIES = 6  # of the commit
 
 
 class Upload:
@@ -37,10 +36,9 @@ class Upload:
     def committed(self) -> str:
         """The sha of the commit on branch main."""
         self._send_files(create_pr=False)
-        for attempt in range(_TRIES):
+        for wait in (*WAITS_S, None):
             try:
-                info = self._create(create_pr=False)
-                return str(info.oid)
+                return str(self._create(create_pr=False).oid)
             except Exception as error:
                 # The answer may be lost and the commit there: the head tells.
                 head = self._head()
@@ -48,7 +46,7 @@ class Upload:
                     if own := self._find_own(head):
                         return own
                     raise self._moved(head) from error
-                self._again(attempt, error)
+                self._again(wait, error)
         raise AssertionError("the last try returns or raises")
 
     def staged(self, read_back: Callable[[str], object]) -> str:
@@ -68,14 +66,18 @@ class Upload:
                 lambda: api.merge_pull_request(self._plan.repo, discussion_num=number, repo_type=kind),
             )
         except Exception as error:  # merged although the answer says otherwise?
-            if own := self._find_own(self._head()):
+            head = self._head()
+            if own := self._find_own(head):
                 return own
+            if head != self._base:
+                raise self._moved(head) from error
             raise self._hub.explained(f"merging pull request {number}", error) from error
         own = self._find_own(self._head())
         if own is None:
             raise ArmError(
                 f"the merge of pull request {number} gave other files than were checked; no tag was set",
                 where=self._plan.url,
+                next_command=f"arm push {self._plan.folder}   # plans anew on top of it",
             )
         return own
 
@@ -109,13 +111,14 @@ class Upload:
             parent_commit=self._base, create_pr=create_pr,
         )  # fmt: skip
 
-    def _again(self, attempt: int, error: Exception) -> None:
+    def _again(self, wait: float | None, error: Exception) -> None:
+        """Wait before another try. Raises ArmError when there is none left, or when none can help."""
         pause = transient(error)
-        if pause is None and status_of(error) == 412:
-            pause = 0.0  # refused as moved, and it is not: the Hub's view lags behind its own head
-        if pause is None or attempt == _TRIES - 1:
+        if pause is None and status_of(error) in (409, 412):
+            pause = 0.0  # another commit is under way, or the Hub's view lags behind its own head
+        if pause is None or wait is None:
             raise self._hub.explained("committing", error) from error
-        self._hub.pause("committing", pause or 0.5 * 2**attempt, error)
+        self._hub.pause("committing", pause or wait, error)
 
     def _head(self) -> str:
         refs = self._hub.refs(self._plan.repo)
@@ -145,7 +148,7 @@ class Upload:
         )
 
     def _open_pull_request(self) -> int | None:
-        """A pull request of an earlier, killed run that holds this very release."""
+        """A pull request of an earlier, killed run with just the commit that this plan would make."""
         repo, kind = self._plan.repo, self._hub.repo_type
         found = self._hub.call(
             "reading pull requests",
@@ -156,20 +159,33 @@ class Upload:
             ),
         )
         for entry in found:
-            if entry.title != self._title:
-                continue
-            commit = self._hub.resolve(repo, f"refs/pr/{entry.num}")
-            if not self._plan.release.operations(Remote.read(self._hub, repo, commit)):
+            if entry.title == self._title and self._is_ours(f"refs/pr/{entry.num}"):
                 return int(entry.num)
         return None
 
+    def _is_ours(self, ref: str) -> bool:
+        """Does ``ref`` add to the base what the plan does, and nothing else? Anyone may open a pull request."""
+        repo, kind = self._plan.repo, self._hub.repo_type
+        commit = self._hub.resolve(repo, ref)
+        log = self._hub.call(
+            "reading commits", lambda: self._hub.api.list_repo_commits(repo, repo_type=kind, revision=commit)
+        )
+        if self._base not in {entry.commit_id for entry in log}:
+            return False
+        held, before = Remote.read(self._hub, repo, commit), self._hub.files(repo, self._base)
+        touched = {operation.path for operation in self._plan.operations} | set(self._plan.release.files)
+        others = {path: file for path, file in before.items() if path not in touched}
+        return not self._plan.release.operations(held) and others == {
+            path: file for path, file in held.files.items() if path not in self._plan.release.files
+        }
+
     def _new_pull_request(self) -> int:
         self._send_files(create_pr=True)
-        for attempt in range(_TRIES):
+        for wait in (*WAITS_S, None):
             try:
                 return int(self._create(create_pr=True).pr_num)
             except Exception as error:
                 if (number := self._open_pull_request()) is not None:
                     return number
-                self._again(attempt, error)
+                self._again(wait, error)
         raise AssertionError("the last try returns or raises")

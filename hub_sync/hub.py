@@ -18,7 +18,7 @@ from ..schemas.paths import unsafe
 T = TypeVar("T")
 
 OFFICIAL = "https://huggingface.co"
-_WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # between tries, when the server names no time
+WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # between tries, when the server names no time
 _LONGEST_WAIT_S = 300  # of a Retry-After; the Hub's window for its rates
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 _REPO_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -137,12 +137,13 @@ class Hub:
     def call(self, what: str, function: Callable[[], T]) -> T:
         """Run ``function``, again after a failure that may pass: at most five times, or when the server says.
 
-        Raises ArmError; errors about a missing repository, revision or entry, and 409 / 412, stay the client's own.
+        Raises ArmError; errors about a missing repository, revision or entry stay the client's own.
         """
-        for wait in (*_WAITS_S, None):
+        for wait in (*WAITS_S, None):
             try:
                 return function()
-            except Exception as error:
+            except Exception as raised:
+                error = _behind(raised)
                 pause = transient(error)
                 if pause is None or wait is None:
                     raise self.explained(what, error) from error
@@ -174,7 +175,7 @@ class Hub:
             message = f"{what}: the Hub refuses ({reason(error)})"
             return ArmError(message, where=self.endpoint, next_command=self._token_advice())
         named = (RepositoryNotFoundError, RevisionNotFoundError, RemoteEntryNotFoundError)
-        if isinstance(error, (*named, ArmError)) or status in (409, 412):
+        if isinstance(error, (*named, ArmError)):
             return error
         if isinstance(error, HfHubHTTPError):
             return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=_again(status))
@@ -215,8 +216,10 @@ def transient(error: Exception) -> float | None:
 
     status = status_of(error)
     if status in _TRANSIENT:
-        asked = getattr(error, "response").headers.get("retry-after", "")  # noqa: B009 - status_of saw it
-        return float(asked) if asked.isascii() and asked.isdigit() else 0.0
+        headers = getattr(error, "response").headers  # noqa: B009 - status_of saw it
+        asked = re.search(r"\bt=([0-9]+)", headers.get("ratelimit", "")) if status == 429 else None
+        after = headers.get("retry-after", "")
+        return float(after if re.fullmatch("[0-9]+", after) else asked[1] if asked else 0)
     if status is None and isinstance(error, (httpx.TransportError, ConnectionError, TimeoutError)):
         return 0.0
     return None
@@ -229,12 +232,23 @@ def reason(error: Exception) -> str:
         said = getattr(error, "server_message", None) or ""
         return f"HTTP {status}{f': {said}' if said else ''}"
     text = str(error).strip().split("\n")[0]
-    text = re.sub(r"https?://[^\s'\"]*", "<url>", text)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{type(error).__name__}: {without_urls(text)}" if text else type(error).__name__
+
+
+def without_urls(text: str) -> str:
+    return re.sub(r"https?://[^\s'\"]*", "<url>", text)
+
+
+def _behind(error: Exception) -> Exception:
+    """What a download failed of: the client says only that the file is not in its cache either."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    cause = error.__cause__
+    return cause if isinstance(error, LocalEntryNotFoundError) and isinstance(cause, Exception) else error
 
 
 def _again(status: int | None) -> str | None:
-    return "run the same command again; nothing is sent twice" if status in _TRANSIENT else None
+    return "run the same command again; nothing is sent twice" if status in (*_TRANSIENT, 409, 412) else None
 
 
 def _saved_token() -> str | None:

@@ -11,7 +11,7 @@ from ..schemas.errors import ArmError, Issue
 from ..schemas.manifest import manifest_of
 from . import readback
 from .commit import Upload
-from .hub import Hub, Refs, checked_repo_id, reason
+from .hub import WAITS_S, Hub, Refs, checked_repo_id, reason
 from .preflight import preflight
 from .release import Keep, Operation, Release, Remote, make_release, refuse_changed
 
@@ -160,12 +160,13 @@ def _create(planned: Plan, hub: Hub) -> tuple[str, Plan]:
     if refs is None:
         raise ArmError("was created, and cannot be seen", where=planned.url)
     remote = Remote.read(hub, planned.repo, refs.head)
-    if remote.manifest or remote.card:
+    operations = planned.release.operations(remote)
+    if operations and (remote.manifest or remote.card):
         raise ArmError(
             f"the repository appeared meanwhile, with files, at {refs.head}", where=planned.url,
             next_command=f"arm push {planned.folder}   # plans anew",
         )  # fmt: skip
-    return refs.head, replace(planned, base=refs.head, operations=planned.release.operations(remote))
+    return refs.head, replace(planned, base=refs.head, operations=operations)
 
 
 def _read_back(planned: Plan, hub: Hub, commit: str, full: bool, progress: Progress) -> dict[str, dict[str, int]]:
@@ -176,7 +177,18 @@ def _read_back(planned: Plan, hub: Hub, commit: str, full: bool, progress: Progr
             f"the commit {commit} does not hold what was published: {names}; no tag was set", where=planned.url,
             next_command=f"arm push {planned.folder}   # sends what is missing",
         )  # fmt: skip
-    return readback.load(hub, planned.repo, commit, planned.release.manifest, full=full, progress=progress)
+    manifest = planned.release.manifest
+    try:
+        return readback.load(hub, planned.repo, commit, manifest, full=full, progress=progress)
+    except readback.LoadError as error:  # over a connection that broke once?
+        hub.pause("loading back", WAITS_S[2], error)
+    try:
+        return readback.load(hub, planned.repo, commit, manifest, full=full, progress=progress)
+    except readback.LoadError as error:
+        raise ArmError(
+            f"{error.message}; no tag was set", where=error.where,
+            next_command=f"arm push {planned.folder}   # reads back again; what was sent is not sent again",
+        ) from error  # fmt: skip
 
 
 def _tag(planned: Plan, hub: Hub, commit: str) -> bool:

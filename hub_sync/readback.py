@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ArmError
-from .hub import Hub
+from .hub import Hub, without_urls
 
 # Knows nothing of this project. Streaming reads the card's YAML, its globs and its features, and one shard's bytes.
 _SCRIPT = """
@@ -32,14 +32,18 @@ for config in get_dataset_config_names(repo, revision=revision):
 """
 
 
+class LoadError(ArmError):
+    """Stock ``datasets`` gave up: over what it found, or over a connection, since it hardly tries again."""
+
+
 def load(
     hub: Hub, source: str, commit: str, manifest: Mapping[str, Any], *, full: bool,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, dict[str, int]]:  # fmt: skip
     """Load every config and split of ``source`` (a repository at ``commit``, or a folder with ``commit`` "").
 
-    One shard of each is read to its end, all with ``full``. Returns the rows read per table and split. Raises ArmError
-    when a table of the manifest cannot be loaded, is missing, or has other rows.
+    One shard of each is read to its end, all with ``full``. Returns the rows read per table and split. Raises LoadError
+    when something cannot be loaded, ArmError when a table of the manifest is missing or has other rows.
     """
     expected = _expected(manifest)
     read: dict[str, dict[str, int]] = {}
@@ -97,7 +101,7 @@ def _run(hub: Hub, source: str, commit: str, full: bool, home: Path) -> Iterator
         reader.join()
     if process.returncode:
         said = "".join(errors).strip().splitlines()
-        raise ArmError(
-            f"stock datasets cannot load it: {said[-1] if said else 'no message'}",
+        raise LoadError(
+            f"stock datasets cannot load it: {without_urls(said[-1]) if said else 'no message'}",
             where=f"{hub.url(source)} at {commit}" if commit else source,
         )
