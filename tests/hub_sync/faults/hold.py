@@ -1,0 +1,85 @@
+"""What a hub holds, read without our client and without Hugging Face's: plain requests, every byte hashed."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from action_reward_models.hub_sync.release import git_blob_id
+
+
+@dataclass(frozen=True)
+class Held:
+    """A repository. ``commits`` are those of main, newest first; ``files``: commit -> path -> sha256 of its bytes."""
+
+    commits: list[str]
+    tags: dict[str, str]
+    pull_requests: int
+    files: dict[str, dict[str, str]]
+
+    def complete(self, built: Path, tag: str = "v1.0.0", commits: int = 2) -> str:
+        """The commit of the one tag: complete, a part of main, and the only one that anyone published."""
+        assert list(self.tags) == [tag]
+        commit = self.tags[tag]
+        assert commit in self.commits
+        assert len(self.commits) == commits
+        here = {p.relative_to(built).as_posix(): p for p in built.rglob("*") if p.is_file()}
+        there = {name: sha256 for name, sha256 in self.files[commit].items() if name != ".gitattributes"}
+        assert there == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in here.items()}
+        return commit
+
+
+class Reader:
+    """Reads one hub as its owner. Whatever is not as listed is an AssertionError."""
+
+    def __init__(self, url: str, token: str) -> None:
+        parts = urlsplit(url)
+        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def repository(self, repo: str) -> Held:
+        """Everything of a repository: each commit that a branch, a tag or a pull request leads to, and its files."""
+        refs = self._json(f"/api/datasets/{repo}/refs?include_prs=1")
+        heads = {ref["name"]: ref["targetCommit"] for ref in refs["branches"]}
+        tags = {ref["name"]: ref["targetCommit"] for ref in refs["tags"]}
+        others = {ref["targetCommit"] for ref in refs["pullRequests"]}
+        main = self._log(repo, heads["main"])
+        every = {sha for start in {*heads.values(), *tags.values(), *others} for sha in self._log(repo, start)}
+        return Held(main, tags, len(refs["pullRequests"]), {sha: self._files(repo, sha) for sha in every})
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _log(self, repo: str, commit: str) -> list[str]:
+        return [entry["id"] for entry in self._json(f"/api/datasets/{repo}/commits/{commit}")]
+
+    def _files(self, repo: str, commit: str) -> dict[str, str]:
+        found = {}
+        for entry in self._json(f"/api/datasets/{repo}/tree/{commit}?recursive=true"):
+            if entry["type"] != "file":
+                continue
+            data = self._get(f"/datasets/{repo}/resolve/{commit}/{quote(entry['path'])}")
+            assert len(data) == entry["size"]
+            sha256 = hashlib.sha256(data).hexdigest()
+            if "lfs" in entry:
+                assert sha256 == entry["lfs"]["oid"]
+            else:
+                assert git_blob_id(data) == entry["oid"]
+            found[entry["path"]] = sha256
+        return found
+
+    def _json(self, path: str) -> Any:
+        return json.loads(self._get(path))
+
+    def _get(self, path: str) -> bytes:
+        self._connection.request("GET", path, headers=self._headers)
+        answer = self._connection.getresponse()
+        data = answer.read()
+        assert answer.status == 200, f"{answer.status} for {path}"
+        assert answer.getheader("Link") is None, "a page only"
+        return data

@@ -1,0 +1,115 @@
+"""A publisher killed at a request, before the hub has it or after the hub did it, and run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from action_reward_models.tests.faults.proxy import FaultProxy, Request
+from action_reward_models.tests.faults.script import Fault, Rule
+from action_reward_models.tests.hub_sync.faults.forks import Forks, Pool, Victim
+from action_reward_models.tests.hub_sync.faults.hold import Held
+
+if TYPE_CHECKING:
+    from tests.hub_sync.conftest import Running
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Who publishes what to where. ``words`` are options of `arm push`."""
+
+    name: str
+    running: Running
+    built: Path
+    held: Callable[[str], Held]
+    words: tuple[str, ...] = ()
+
+    def clean(self, forks: Forks) -> list[Request]:
+        """The requests of a publication that nothing disturbs."""
+        repo = f"lab/{self.name}-clean"
+        with FaultProxy(self.running.url) as proxy:
+            done = forks.push(self.built, repo, proxy.url, self.running.token, *self.words)
+        assert done.status == 0, done.errors
+        assert self.held(repo).complete(self.built)
+        return proxy.requests
+
+    def killed(self, forks: Forks, kind: str, number: int) -> bool:
+        """Kill at that request, run again, and look: was it killed at all?"""
+        repo, victim = f"lab/{self.name}-{kind.replace('_', '-')}-{number}", Victim()
+        with FaultProxy(self.running.url, [Rule(Fault(kind), number=number)], victim.kill) as proxy:
+            first = forks.push(
+                self.built, repo, proxy.url, self.running.token, *self.words, started=victim.started
+            )  # fmt: skip
+        assert first.killed or first.status == 0, first.errors
+        again = forks.push(self.built, repo, self.running.url, self.running.token, *self.words)
+        assert again.status == 0, again.errors
+        held = self.held(repo)
+        commit = held.complete(self.built)
+        assert held.pull_requests == len(self.words), "a pull request that was left over is used"
+        assert again.output
+        assert again.output["published"]["commit"] == commit
+        return first.killed
+
+    def all_killed(self, pool: Pool, cases: list[tuple[str, int]]) -> None:
+        """Every one of the cases, several at a time."""
+
+        def run(case: tuple[str, int]) -> bool:
+            with pool.one() as forks:
+                try:
+                    return self.killed(forks, *case)
+                except AssertionError as error:
+                    raise AssertionError(f"{case}: {error}") from error
+
+        with ThreadPoolExecutor(pool.size) as threads:
+            killed = list(threads.map(run, cases))
+        assert all(killed), "the publisher meets fewer requests than it was to be killed at"
+
+
+def position(requests: list[Request], method: str, part: str) -> int:
+    """The number of the last request of that kind."""
+    return max(request.number for request in requests if request.method == method and part in request.path)
+
+
+def test_killed_at_each_request_up_to_the_commit_and_at_the_tag(
+    running: Running, built: Path, held: Callable[[str], Held], pools: Callable[[bool], Pool]
+) -> None:
+    """Of the requests that only read back there are some; the slow tier has them all."""
+    scene, pool = Scene("quick", running, built, held), pools(False)
+    with pool.one() as forks:
+        requests = scene.clean(forks)
+    committed, tagged = position(requests, "POST", "/commit/"), position(requests, "POST", "/tag/")
+    assert tagged == len(requests)
+    reading = range(committed + 1, tagged, (tagged - committed) // 3)
+    cases = [("stop_after" if number % 2 else "stop", number) for number in range(1, committed)]
+    cases += [(kind, number) for number in (committed, tagged) for kind in ("stop", "stop_after")]
+    scene.all_killed(pool, [*cases, *(("stop", number) for number in reading)])
+
+
+def test_a_staged_publisher_killed_between_its_steps(
+    running: Running, built: Path, held: Callable[[str], Held], pools: Callable[[bool], Pool]
+) -> None:
+    scene, pool = Scene("steps", running, built, held, ("--stage",)), pools(False)
+    with pool.one() as forks:
+        requests = scene.clean(forks)
+    opened, merged = position(requests, "POST", "/commit/"), position(requests, "POST", "/merge")
+    cases = [(kind, number) for number in (opened, merged) for kind in ("stop", "stop_after")]
+    scene.all_killed(pool, [*cases, ("stop", (opened + merged) // 2), ("stop", position(requests, "POST", "/tag/"))])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("words", [(), ("--stage",)], ids=["straight", "staged"])
+@pytest.mark.parametrize("xet", [False, True], ids=["lfs", "xet"])
+def test_killed_at_every_request(
+    running: Running, built: Path, held: Callable[[str], Held], pools: Callable[[bool], Pool], xet: bool,
+    words: tuple[str, ...],
+) -> None:  # fmt: skip
+    scene, pool = Scene(f"every-{'xet' if xet else 'lfs'}{''.join(words)}", running, built, held, words), pools(xet)
+    with pool.one() as forks:
+        requests = scene.clean(forks)
+    assert len(requests) > 40
+    scene.all_killed(pool, [(kind, r.number) for r in requests for kind in ("stop", "stop_after")])
