@@ -137,7 +137,7 @@ class Hub:
     def call(self, what: str, function: Callable[[], T]) -> T:
         """Run ``function``, again after a failure that may pass: at most five times, or when the server says.
 
-        Raises ArmError; errors about a missing repository, revision or entry stay the client's own.
+        Raises ArmError; errors about a missing repository or revision stay the client's own.
         """
         for wait in (*WAITS_S, None):
             try:
@@ -165,7 +165,6 @@ class Hub:
         from huggingface_hub.errors import (
             GatedRepoError,
             HfHubHTTPError,
-            RemoteEntryNotFoundError,
             RepositoryNotFoundError,
             RevisionNotFoundError,
         )
@@ -174,8 +173,7 @@ class Hub:
         if isinstance(error, GatedRepoError) or status in (401, 403):
             message = f"{what}: the Hub refuses ({reason(error)})"
             return ArmError(message, where=self.endpoint, next_command=self._token_advice())
-        named = (RepositoryNotFoundError, RevisionNotFoundError, RemoteEntryNotFoundError)
-        if isinstance(error, (*named, ArmError)):
+        if isinstance(error, (RepositoryNotFoundError, RevisionNotFoundError, ArmError)):
             return error
         if isinstance(error, HfHubHTTPError):
             return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=_again(status))
@@ -226,10 +224,13 @@ def transient(error: Exception) -> float | None:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong in one line: no URL, since addresses of storage hold keys."""
+    """What went wrong in one line: no URL, since addresses of storage hold keys, and no token that the Hub repeats."""
     status = status_of(error)
     if status is not None:
         said = getattr(error, "server_message", None) or ""
+        sent = getattr(error, "response").request.headers.get("authorization", "")  # noqa: B009 - status_of saw it
+        if token := sent.removeprefix("Bearer "):
+            said = said.replace(token, "***")
         return f"HTTP {status}{f': {said}' if said else ''}"
     text = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {without_urls(text)}" if text else type(error).__name__

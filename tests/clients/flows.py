@@ -152,7 +152,7 @@ def a_commit_on_its_parent(folder: Path) -> None:
     try:
         API.create_commit(repo, [CommitOperationAdd("b.txt", b"b")], commit_message="b", parent_commit=base)
     except HfHubHTTPError as error:
-        refused = error.response.status_code
+        refused: int | None = error.response.status_code
     else:
         refused = None
     assert refused == 412
