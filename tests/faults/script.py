@@ -101,7 +101,7 @@ _PLACES: tuple[tuple[str, str], ...] = (
     ("PUT", r"."),
     ("GET", r"/xet-write-token/"),
     ("POST", r"/v1/xorbs/"),
-    ("POST", r"/v1/shards"),
+    ("POST", r"/shards"),
     ("GET", r"/resolve/"),
     ("POST", r"/repos/create"),
 )
