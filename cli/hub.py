@@ -119,7 +119,7 @@ def _print(found: dict[str, Any], place: Path, as_json: bool) -> None:
 use it from any shell (the last line keeps clients quiet and quick offline; reading public repositories needs no token):
   export HF_ENDPOINT={found["url"]}
   export HF_TOKEN=$(cat {token})
-  export HF_HUB_DISABLE_TELEMETRY=1 HF_UPDATE_DOWNLOAD_COUNTS=0
+  export HF_HUB_DISABLE_TELEMETRY=1 HF_UPDATE_DOWNLOAD_COUNTS=0 HF_HUB_DISABLE_UPDATE_CHECK=1
 publish to it:  arm push
 look at it:     {found["url"]}/
 stop it:        arm hub stop{_dir(place)}""")

@@ -19,7 +19,8 @@ from action_reward_models.tests.clients.sealed import Ran, Sealed, unshare
 ROOT = Path(__file__).parents[2]
 NEWEST, OLDEST = "2.4.0", "1.33.0"  # of huggingface_hub: what constraints.txt installs, and the other line
 REPO = "your-name/action-reward-models-data"
-QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0"}
+# The variables of the guide that keep clients quiet.
+QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
 
 
 def interpreter(line: str) -> Path:

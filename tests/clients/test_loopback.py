@@ -30,6 +30,13 @@ for config in get_dataset_config_names(repo, revision=tag):
     assert counts[config] == {split: sum(1 for _ in part) for split, part in streamed.items()}, config
 print(json.dumps(counts))
 """
+LOADER = """
+import runpy, sys
+from huggingface_hub import hf_hub_download
+path = hf_hub_download(sys.argv[1], "load.py", repo_type="dataset", revision="v1.0.0")
+sys.argv[1:] = []
+runpy.run_path(path, run_name="__main__")
+"""
 # (client line, Xet): the quick tier has the newest line with Xet on, as it is after a plain installation.
 LINES = [
     pytest.param(line, xet, marks=() if (line, xet) == (NEWEST, "on") else pytest.mark.slow, id=f"{line}-xet-{xet}")
@@ -62,6 +69,9 @@ def test_nothing_tries_to_leave(sealed: Sealed, tmp_path: Path, line: str, xet: 
     stock = {"home": "researcher", "HF_ENDPOINT": made.url, **QUIET}
     assert json.loads(ok(place.code(AT_TAG, REPO, "v1.0.0", **stock))) == made.said["tables"]
     assert int(ok(place.code(BARE, REPO, **stock), VIEWER)) == made.said["bare"]["train"]
+
+    assert "verified: every file" in ok(place.code(LOADER, REPO, **stock))
+    assert "verified: every file" in ok(place.code(LOADER, REPO, **stock, HF_HUB_OFFLINE="1"))
 
     ours = {"home": "publisher", "HF_ENDPOINT": made.url, "HF_TOKEN": made.token}  # without the quiet ones
     built = str(made.folder / "build" / "action-reward-models-data")
