@@ -21,6 +21,7 @@ OFFICIAL = "https://huggingface.co"
 WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # between tries, when the server names no time
 _LONGEST_WAIT_S = 300  # of a Retry-After; the Hub's window for its rates
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
+_AGAIN = "run the same command again; nothing is sent twice"
 _REPO_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
@@ -178,7 +179,9 @@ class Hub:
         if isinstance(error, HfHubHTTPError):
             return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=_again(status))
         if transient(error) is not None or isinstance(error, (OSError, RuntimeError, ValueError)):
-            advice = "is the Hub running? (`arm hub status`, HF_ENDPOINT)" if transient(error) is not None else None
+            advice = _AGAIN if isinstance(error, RuntimeError) else None  # of the library that talks to Xet storage
+            if transient(error) is not None or isinstance(error, (ConnectionError, TimeoutError)):
+                advice = "is the Hub running? (`arm hub status`, HF_ENDPOINT)"
             return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=advice)
         return error
 
@@ -209,7 +212,10 @@ def status_of(error: Exception) -> int | None:
 
 
 def transient(error: Exception) -> float | None:
-    """None for what another try cannot mend, else the seconds that the server asks to wait (0: it names none)."""
+    """None for what another try cannot mend, else the seconds that the server asks to wait (0: it names none).
+
+    Python's own ConnectionError comes from the library that talks to Xet storage, after minutes of tries of its own.
+    """
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # httpx before 2.0, httpx2 from there on
 
     status = status_of(error)
@@ -218,7 +224,7 @@ def transient(error: Exception) -> float | None:
         asked = re.search(r"\bt=([0-9]+)", headers.get("ratelimit", "")) if status == 429 else None
         after = headers.get("retry-after", "")
         return float(after if re.fullmatch("[0-9]+", after) else asked[1] if asked else 0)
-    if status is None and isinstance(error, (httpx.TransportError, ConnectionError, TimeoutError)):
+    if status is None and isinstance(error, httpx.TransportError):
         return 0.0
     return None
 
@@ -241,15 +247,17 @@ def without_urls(text: str) -> str:
 
 
 def _behind(error: Exception) -> Exception:
-    """What a download failed of: the client says only that the file is not in its cache either."""
+    """What a transfer failed of: the client says only that it failed, or that its cache has no such file either."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     cause = error.__cause__
-    return cause if isinstance(error, LocalEntryNotFoundError) and isinstance(cause, Exception) else error
+    if isinstance(cause, Exception) and isinstance(error, (RuntimeError, LocalEntryNotFoundError)):
+        return cause if status_of(cause) or transient(cause) is not None else error
+    return error
 
 
 def _again(status: int | None) -> str | None:
-    return "run the same command again; nothing is sent twice" if status in (*_TRANSIENT, 409, 412) else None
+    return _AGAIN if status in (*_TRANSIENT, 409, 412) else None
 
 
 def _saved_token() -> str | None:
