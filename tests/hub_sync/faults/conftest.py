@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.registry import Registry
 from action_reward_models.tests.hub_sync.faults.forks import Pool
-from action_reward_models.tests.hub_sync.faults.hold import Held, Reader
+from action_reward_models.tests.hub_sync.faults.hold import Held, read
 
 if TYPE_CHECKING:
     from tests.hub_sync.conftest import Publisher, Running
@@ -58,15 +60,24 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool],
         pool_.close()
 
 
+@pytest.fixture
+def new_hub(tmp_path: Path, running: Running) -> Iterator[Callable[[], Running]]:
+    """Starts a hub that knows nothing yet: storage that has seen the bytes before is not asked to store them."""
+    folders: list[Path] = []
+
+    def start() -> Running:
+        folders.append(tmp_path / f"hub-{len(folders)}")
+        found = serve.start(folders[-1], 0)
+        token = (folders[-1] / "token").read_text("utf-8").strip()
+        return replace(running, folder=folders[-1], url=found["url"], token=token, pid=found["pid"])
+
+    yield start
+    for folder in folders:
+        assert serve.stop(folder)
+
+
 @pytest.fixture(scope="session")
 def held(running: Running) -> Callable[[str], Held]:
     """Reads everything that a repository holds, and that it is what it says."""
 
-    def read(repo: str) -> Held:
-        reader = Reader(running.url, running.token)
-        try:
-            return reader.repository(repo)
-        finally:
-            reader.close()
-
-    return read
+    return lambda repo: read(running.url, running.token, repo)

@@ -45,7 +45,7 @@ class Forks:
 
     def __init__(self, folder: Path, *, xet: bool) -> None:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
-        quiet = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0", "HF_HOME": str(folder / "home")}
+        quiet = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0"}
         quiet |= {"OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         mode = {} if xet else {"HF_HUB_DISABLE_XET": "1"}
         folder.mkdir(parents=True)
@@ -69,9 +69,10 @@ class Forks:
     ) -> Ended:
         """`arm push` of ``built`` to ``repo``, to its end; ``started`` gets the id of its process."""
         output, errors = self._folder / "output", self._folder / "errors"
+        home = self._folder.parent / "homes" / repo.replace("/", "-")  # the cache of Xet knows one repository only
         job = {
             "words": ["push", str(built), "--repo", repo, "--yes", "--json", *words],
-            "env": {"HF_ENDPOINT": endpoint, "HF_TOKEN": token},
+            "env": {"HF_ENDPOINT": endpoint, "HF_TOKEN": token, "HF_HOME": str(home)},
             "output": str(output),
             "errors": str(errors),
         }
@@ -88,7 +89,10 @@ class Forks:
     def close(self) -> None:
         self._ask.close()
         self._answers.close()
-        assert self._process.wait(30) == 0
+        try:
+            assert self._process.wait(30) == 0
+        finally:
+            self._process.kill()
 
 
 class Victim:

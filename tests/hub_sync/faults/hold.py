@@ -34,16 +34,25 @@ class Held:
         return commit
 
 
-class Reader:
-    """Reads one hub as its owner. Whatever is not as listed is an AssertionError."""
+def read(url: str, token: str, repo: str) -> Held:
+    """Everything of a repository: each commit that a branch, a tag or a pull request leads to, and its files.
 
+    Whatever is not as listed is an AssertionError.
+    """
+    reader = _Reader(url, token)
+    try:
+        return reader.repository(repo)
+    finally:
+        reader.connection.close()
+
+
+class _Reader:
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
-        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
         self._headers = {"Authorization": f"Bearer {token}"}
 
     def repository(self, repo: str) -> Held:
-        """Everything of a repository: each commit that a branch, a tag or a pull request leads to, and its files."""
         refs = self._json(f"/api/datasets/{repo}/refs?include_prs=1")
         heads = {ref["name"]: ref["targetCommit"] for ref in refs["branches"]}
         tags = {ref["name"]: ref["targetCommit"] for ref in refs["tags"]}
@@ -51,9 +60,6 @@ class Reader:
         main = self._log(repo, heads["main"])
         every = {sha for start in {*heads.values(), *tags.values(), *others} for sha in self._log(repo, start)}
         return Held(main, tags, len(refs["pullRequests"]), {sha: self._files(repo, sha) for sha in every})
-
-    def close(self) -> None:
-        self._connection.close()
 
     def _log(self, repo: str, commit: str) -> list[str]:
         return [entry["id"] for entry in self._json(f"/api/datasets/{repo}/commits/{commit}")]
@@ -77,8 +83,8 @@ class Reader:
         return json.loads(self._get(path))
 
     def _get(self, path: str) -> bytes:
-        self._connection.request("GET", path, headers=self._headers)
-        answer = self._connection.getresponse()
+        self.connection.request("GET", path, headers=self._headers)
+        answer = self.connection.getresponse()
         data = answer.read()
         assert answer.status == 200, f"{answer.status} for {path}"
         assert answer.getheader("Link") is None, "a page only"

@@ -17,7 +17,7 @@ from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.tests.faults.proxy import FaultProxy
 from action_reward_models.tests.faults.script import Fault, Rule
 from action_reward_models.tests.hub_sync.faults.forks import Pool, Victim
-from action_reward_models.tests.hub_sync.faults.hold import Reader
+from action_reward_models.tests.hub_sync.faults.hold import read
 
 REQUESTS = 36  # up to here every publication has some, and the commit is among them
 
@@ -76,13 +76,10 @@ def one_death(mortal: Mortal, pool: Pool, built: Path, seed: int) -> str:
     assert first.killed == (who != "hub"), story
     assert "Traceback" not in first.errors, story
     assert again.status == 0, story
-    reader = Reader(mortal.url, mortal.token)
     try:
-        reader.repository(repo).complete(built)
+        read(mortal.url, mortal.token, repo).complete(built)
     except AssertionError as error:
         raise AssertionError(story) from error
-    finally:
-        reader.close()
     assert mortal.check()
     return who
 

@@ -18,7 +18,7 @@ from action_reward_models.schemas.ids import sha256_hex
 from action_reward_models.tests.faults.proxy import FaultProxy, Request
 from action_reward_models.tests.faults.script import Fault, Rule
 from action_reward_models.tests.hub_sync.faults.forks import Ended, Pool
-from action_reward_models.tests.hub_sync.faults.hold import Held
+from action_reward_models.tests.hub_sync.faults.hold import Held, read
 
 if TYPE_CHECKING:
     from tests.hub_sync.conftest import Running
@@ -47,8 +47,8 @@ _SAME_CLIENT_CALLS = ("/repos/create", "/info/lfs/objects/batch", "/validate-yam
 class Push:
     """Publishes through a proxy with a script, then without; each test to a repository of its own."""
 
-    def __init__(self, running: Running, built: Path, held: Callable[[str], Held], pool: Pool, repo: str) -> None:
-        self.running, self.built, self.held, self.pool, self.repo = running, built, held, pool, repo
+    def __init__(self, running: Running, built: Path, pool: Pool, repo: str) -> None:
+        self.running, self.built, self.pool, self.repo = running, built, pool, repo
         self.log: list[tuple[float, Request]] = []
 
     def through(self, rules: list[Rule], *words: str) -> Ended:
@@ -57,14 +57,17 @@ class Push:
         record = lambda request: self.log.append((time.monotonic(), request))  # noqa: E731
         with FaultProxy(self.running.url, rules, on_request=record) as proxy, self.pool.one() as forks:
             ended = forks.push(self.built, self.repo, proxy.url, self.running.token, *words)
-        assert "Traceback" not in ended.errors
+        assert "Traceback" not in ended.errors, ended.errors
         return ended
 
     def again(self) -> str:
         with self.pool.one() as forks:
             ended = forks.push(self.built, self.repo, self.running.url, self.running.token)
         assert ended.status == 0, ended.errors
-        return self.held(self.repo).complete(self.built)
+        return self.held().complete(self.built)
+
+    def held(self) -> Held:
+        return read(self.running.url, self.running.token, self.repo)
 
     def count(self, method: str, part: str) -> int:
         """Requests of that kind that reached the hub."""
@@ -76,7 +79,7 @@ def push(
     running: Running, built: Path, held: Callable[[str], Held], pools: Callable[[bool], Pool],
     request: pytest.FixtureRequest,
 ) -> Push:  # fmt: skip
-    return Push(running, built, held, pools(False), f"lab/named-{sha256_hex(request.node.name.encode())[:12]}")
+    return Push(running, built, pools(False), f"lab/named-{sha256_hex(request.node.name.encode())[:12]}")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ def test_the_same_fault_once_at_every_kind_of_request(push: Push, fault: Fault) 
     met = sum(request.fault is not None for _, request in push.log)
     assert met == len(EVERYWHERE)
     assert done.status == 0, done.errors
-    commit = push.held(push.repo).complete(push.built)
+    commit = push.held().complete(push.built)
     assert done.output
     assert done.output["published"]["commit"] == commit
 
@@ -102,7 +105,7 @@ def test_a_412_although_the_head_did_not_move(push: Push) -> None:
     done = push.through([Rule(Fault("status", 412), method="POST", path="/commit/")])
     assert done.status == 0, done.errors
     assert push.count("POST", "/commit/") == 1
-    push.held(push.repo).complete(push.built)
+    push.held().complete(push.built)
 
 
 def test_412_for_ever_ends_with_a_word_and_nothing_published(push: Push) -> None:
@@ -123,7 +126,7 @@ def test_retry_after_is_honoured(push: Push, method: str, path: str) -> None:
     following = [at for at, request in push.log if at > answered and request.method == method and path in request.path]
     assert following[0] - answered >= 1.0
     assert "429" in done.errors
-    push.held(push.repo).complete(push.built)
+    push.held().complete(push.built)
 
 
 def test_a_retry_after_longer_than_the_hubs_window_is_told_not_waited(push: Push) -> None:
@@ -141,7 +144,7 @@ def test_a_dead_read_back_leaves_no_tag_and_another_push_sends_nothing(push: Pus
     assert failed.output
     assert "no tag was set" in failed.output["error"]
     assert "arm push" in failed.output["next"]
-    before = push.held(push.repo)
+    before = push.held()
     assert not before.tags
     assert push.again() == before.commits[0]
 
@@ -232,7 +235,7 @@ def test_two_pull_requests_of_one_are_both_fine(push: Push, hub: Hub) -> None:
     """A repeated request opens a second one; one is merged, and the tag stands once."""
     done = push.through([Rule(Fault("repeat"), method="POST", path=r"/commit/.*create_pr")], "--stage")
     assert done.status == 0, done.errors
-    held = push.held(push.repo)
+    held = push.held()
     held.complete(push.built)
     assert held.pull_requests == 2
 
@@ -254,10 +257,36 @@ def test_a_strangers_pull_request_is_not_merged(push: Push, hub: Hub) -> None:
     )  # fmt: skip
     done = push.through([], "--stage")
     assert done.status == 0, done.errors
-    held = push.held(push.repo)
+    held = push.held()
     assert "tool.py" not in held.files[held.complete(push.built)]
     assert held.pull_requests == 2
 
 
 def test_no_log_of_the_hub_holds_its_token(running: Running) -> None:
     assert running.token not in (running.folder / "hub.log").read_text("utf-8")
+
+
+XET = (("GET", "/xet-write-token/"), ("GET", "/v1/chunks/"), ("POST", "/v1/xorbs/"), ("POST", "/v[12]/shards"))
+
+
+@pytest.fixture
+def xet_push(new_hub: Callable[[], Running], built: Path, pools: Callable[[bool], Pool]) -> Push:
+    return Push(new_hub(), built, pools(True), "lab/xet")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault", [Fault("status", 500), Fault("drop_after"), Fault("repeat")], ids=lambda f: f"{f.kind}"
+)
+def test_the_same_fault_once_at_every_request_to_xet_storage(xet_push: Push, fault: Fault) -> None:
+    done = xet_push.through([Rule(fault, method=method, path=path) for method, path in XET])
+    assert sum(request.fault is not None for _, request in xet_push.log) == len(XET)
+    assert done.status == 0, done.errors
+    xet_push.held().complete(xet_push.built)
+
+
+@pytest.mark.parametrize(("method", "path"), XET)
+def test_a_redirect_of_xet_storage_gets_no_token(xet_push: Push, canary: Canary, method: str, path: str) -> None:
+    xet_push.through([Rule(Fault("redirect", origin=canary.url), method=method, path=path)])
+    assert "redirect" in {request.fault for _, request in xet_push.log}
+    assert not [heard for heard in canary.heard if xet_push.running.token in heard or "authorization" in heard.lower()]
