@@ -146,8 +146,8 @@ def publish(
         upload = Upload(planned, hub, base, progress)
         commit = upload.staged(read_back) if stage else upload.committed()
     loaded = read_back(commit)
-    tagged = _tag(planned, hub, commit)
-    return Published(repo, planned.url, planned.tag, commit, bool(planned.operations), tagged, loaded)
+    stands, tagged = _tag(planned, hub, commit)
+    return Published(repo, planned.url, planned.tag, stands, bool(planned.operations), tagged, loaded)
 
 
 def _create(planned: Plan, hub: Hub) -> tuple[str, Plan]:
@@ -191,8 +191,12 @@ def _read_back(planned: Plan, hub: Hub, commit: str, full: bool, progress: Progr
         ) from error  # fmt: skip
 
 
-def _tag(planned: Plan, hub: Hub, commit: str) -> bool:
-    """Set the tag; False when it stands there already. A tag is never moved."""
+def _tag(planned: Plan, hub: Hub, commit: str) -> tuple[str, bool]:
+    """Set the tag: where it stands, and whether this run set it. A tag is never moved.
+
+    Another publisher of the same release may have set it, at a commit of theirs. Raises ArmError when it stands at
+    other content.
+    """
     message = f"{planned.release.name} {planned.release.version}"
     try:
         hub.call(
@@ -204,13 +208,13 @@ def _tag(planned: Plan, hub: Hub, commit: str) -> bool:
     except Exception as error:
         refs = hub.refs(planned.repo)
         stands = refs and refs.tags.get(planned.tag)
-        if stands == commit:
-            return False
+        if stands and (stands == commit or not planned.release.operations(Remote.read(hub, planned.repo, stands))):
+            return stands, False
         if stands:
             message = f"{planned.tag} stands at {stands}, and this release is {commit}; tags are never moved"
             raise ArmError(message, where=planned.url, next_command="raise the version in registry.yaml") from error
         raise hub.explained(f"tagging {planned.tag}: {reason(error)}", error) from error
-    return True
+    return commit, True
 
 
 def _stands_elsewhere(hub: Hub, repo: str, tag: str, refs: Refs, changes: tuple[Operation, ...]) -> ArmError:

@@ -48,11 +48,11 @@ class Forks:
         quiet = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0"}
         quiet |= {"OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         mode = {} if xet else {"HF_HUB_DISABLE_XET": "1"}
-        folder.mkdir(parents=True)
+        (folder / "tmp").mkdir(parents=True)  # killed processes leave their temporary files
         self._folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, __file__], env={**kept, **quiet, **mode}, text=True, bufsize=1,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            env={**kept, **quiet, **mode, "TMPDIR": str(folder / "tmp")},
         )  # fmt: skip
         assert self._process.stdin
         assert self._process.stdout

@@ -125,10 +125,9 @@ def test_killed_at_every_request(
     new_hub: Callable[[], Running], built: Path, pools: Callable[[bool], Pool], xet: bool, words: tuple[str, ...]
 ) -> None:
     pool = pools(xet)
-    scenes = [Scene("every", new_hub(), built, words) for _ in range(pool.size)]
+    scenes = [Scene(f"every{'-staged' * len(words)}", new_hub(), built, words) for _ in range(pool.size)]
     with pool.one() as forks:
         requests = scenes[0].clean(forks)
     assert len(requests) > 40
     assert any("/v1/xorbs/" in request.path for request in requests) == xet
     all_killed(scenes, pool, [(kind, r.number) for r in requests for kind in ("stop", "stop_after")])
-    print(len(requests), "requests")

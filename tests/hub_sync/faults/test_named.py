@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from action_reward_models.hub_sync.hub import Hub
+from action_reward_models.hub_sync.hub import Hub, transient
 from action_reward_models.schemas.ids import sha256_hex
 from action_reward_models.tests.faults.proxy import FaultProxy, Request
 from action_reward_models.tests.faults.script import Fault, Rule
 from action_reward_models.tests.hub_sync.faults.forks import Ended, Pool
 from action_reward_models.tests.hub_sync.faults.hold import Held, read
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+_REQUEST = httpx.Request("GET", "http://hub/")
 
 if TYPE_CHECKING:
     from tests.hub_sync.conftest import Running
@@ -115,10 +119,18 @@ def test_412_for_ever_ends_with_a_word_and_nothing_published(push: Push) -> None
     assert "committing: HTTP 412" in failed.output["error"]
     assert "again" in failed.output["next"]
     assert sum("/commit/" in request.path for _, request in push.log) == 6
-    push.again()
+    held = push.held()
+    assert (len(held.commits), held.tags) == (1, {})
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/refs"), ("POST", "/commit/"), ("POST", "/tag/")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/commit/"),
+        pytest.param("GET", "/refs", marks=pytest.mark.slow),
+        pytest.param("POST", "/tag/", marks=pytest.mark.slow),
+    ],
+)
 def test_retry_after_is_honoured(push: Push, method: str, path: str) -> None:
     done = push.through([Rule(Fault("status", 429, seconds=1), method=method, path=path)])
     assert done.status == 0, done.errors
@@ -135,7 +147,21 @@ def test_a_retry_after_longer_than_the_hubs_window_is_told_not_waited(push: Push
     assert time.monotonic() - started < 30
     assert failed.output
     assert "asks to wait 3600 s" in failed.output["error"]
-    push.again()
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "seconds"),
+    [
+        (429, {"retry-after": "7", "ratelimit": '"api";r=0;t=55'}, 7),
+        (429, {"ratelimit": '"api";r=0;t=55'}, 55),
+        (503, {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, 0),
+        (500, {}, 0),
+        (404, {"retry-after": "7"}, None),
+    ],
+)
+def test_the_wait_that_a_server_asks_for(status: int, headers: dict[str, str], seconds: float | None) -> None:
+    error = HfHubHTTPError("said", response=httpx.Response(status, headers=headers, request=_REQUEST))
+    assert transient(error) == seconds
 
 
 def test_a_dead_read_back_leaves_no_tag_and_another_push_sends_nothing(push: Push) -> None:
@@ -156,7 +182,7 @@ def test_a_token_that_is_refused_in_the_middle(push: Push, method: str, path: st
     assert failed.output
     assert "the Hub refuses" in failed.output["error"]
     assert "HF_TOKEN" in failed.output["next"]
-    push.again()
+    assert not push.held().tags
 
 
 class Canary(ThreadingHTTPServer):
@@ -285,7 +311,7 @@ def test_the_same_fault_once_at_every_request_to_xet_storage(xet_push: Push, fau
     xet_push.held().complete(xet_push.built)
 
 
-@pytest.mark.parametrize(("method", "path"), XET)
+@pytest.mark.parametrize(("method", "path"), [*XET[:3], pytest.param(*XET[3], marks=pytest.mark.slow)])
 def test_a_redirect_of_xet_storage_gets_no_token(xet_push: Push, canary: Canary, method: str, path: str) -> None:
     xet_push.through([Rule(Fault("redirect", origin=canary.url), method=method, path=path)])
     assert "redirect" in {request.fault for _, request in xet_push.log}

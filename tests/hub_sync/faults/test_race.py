@@ -41,13 +41,13 @@ class Race:
     def __init__(self, running: Running, pool: Pool) -> None:
         self.running, self.pool = running, pool
 
-    def run(self, repo: str, builds: tuple[Path, Path], part: str) -> list[Ended]:
+    def run(self, repo: str, builds: tuple[Path, Path], part: str, *words: str) -> list[Ended]:
         """How both ended, after they met at the request that has ``part``."""
         barrier = threading.Barrier(2)
 
         def publish(built: Path) -> Ended:
             with Gate(self.running.url, part, barrier) as gate, self.pool.one() as forks:
-                return forks.push(built, repo, gate.url, self.running.token)
+                return forks.push(built, repo, gate.url, self.running.token, *words)
 
         with ThreadPoolExecutor(2) as threads:
             ended = list(threads.map(publish, builds))
@@ -126,6 +126,25 @@ def test_the_first_publication(race: Race, built: Path, other: Path, held: Calla
     assert lost["next"].startswith("arm push")
 
 
+def test_two_pull_requests_are_merged_at_once(
+    race: Race, hub: Hub, built: Path, other: Path, held: Callable[[str], Held]
+) -> None:
+    """Both were read back and rest on the head; one merge conflicts, and nothing of it is on main."""
+    repo, builds = "lab/staged-race", (built, other)
+    hub.api.create_repo(repo, repo_type="dataset")
+    refs = hub.refs(repo)
+    assert refs
+    ended = race.run(repo, builds, "/merge", "--stage")
+    assert sorted(end.status for end in ended) == [0, 1], ended
+    winner = [end.status for end in ended].index(0)
+    lost = ended[1 - winner].output
+    assert lost
+    commit = held(repo).complete(builds[winner])
+    assert refs.head in lost["error"]
+    assert commit in lost["error"]
+    assert lost["next"].startswith("arm push")
+
+
 @pytest.mark.parametrize("part", ["/repos/create", "/commit/", "/tag/"])
 def test_the_same_build_twice_at_once(race: Race, built: Path, held: Callable[[str], Held], part: str) -> None:
     """One commit, one tag, and both publishers are content."""
@@ -136,6 +155,16 @@ def test_the_same_build_twice_at_once(race: Race, built: Path, held: Callable[[s
     done = [end.output["published"] for end in ended if end.output]
     assert [one["commit"] for one in done] == [commit, commit]
     assert sum(one["tagged"] for one in done) == 1
+
+
+def test_the_same_build_twice_at_once_in_pull_requests(race: Race, built: Path, held: Callable[[str], Held]) -> None:
+    """Both are merged, the second one changes nothing, and either commit may have the tag."""
+    ended = race.run("lab/same-staged", (built, built), "/merge", "--stage")
+    assert [end.status for end in ended] == [0, 0], ended
+    found = held("lab/same-staged")
+    commit = found.complete(built, commits=3)
+    assert found.files[found.commits[0]] == found.files[found.commits[1]]
+    assert [end.output["published"]["commit"] for end in ended if end.output] == [commit, commit]
 
 
 def test_overtaken_between_commit_and_tag(
