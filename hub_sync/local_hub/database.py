@@ -64,6 +64,7 @@ class Database:
 
     def __init__(self, path: Path, extra: str = "") -> None:
         self.path = path
+        path.touch(0o600)  # SQLite gives its other files the rights of this one
         # One connection stays open: when the last one closes, SQLite writes its log back, 15 ms after each transaction.
         held = self._connect(check_same_thread=False)
         weakref.finalize(self, held.close)

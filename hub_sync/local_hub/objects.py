@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from .errors import HubError
+from .folder import make_private
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -51,8 +52,8 @@ class Objects:
     def __init__(self, root: Path) -> None:
         self._root = root / "objects"
         self._incoming = root / "incoming"
-        self._root.mkdir(parents=True, exist_ok=True)
-        self._incoming.mkdir(exist_ok=True)
+        make_private(self._root)
+        make_private(self._incoming)
 
     def path(self, sha256: str) -> Path:
         checked = checked_sha256(sha256)
@@ -88,16 +89,25 @@ class Objects:
         incoming.path.replace(target)
         grant(db, repo, sha256, incoming.size)
 
-    def clear_incoming(self) -> None:
-        """Remove what a killed hub had not finished receiving. Only for the one server of this folder."""
+    def clear_unfinished(self, db: sqlite3.Connection) -> None:
+        """Remove what a killed hub had not finished receiving, or deleting. Only for the one server of this folder."""
         shutil.rmtree(self._incoming)
-        self._incoming.mkdir()
+        make_private(self._incoming)
+        remove_unknown(self._root, {row["sha256"] for row in db.execute("SELECT sha256 FROM objects")})
 
     def drop_unused(self, db: sqlite3.Connection, candidates: list[str]) -> None:
         """Delete those of the files that no repository has any more: within a write transaction."""
         for sha256 in candidates:
             if not db.execute("SELECT 1 FROM objects WHERE sha256 = ?", (sha256,)).fetchone():
                 self.path(sha256).unlink(missing_ok=True)
+
+
+def remove_unknown(root: Path, known: set[str]) -> None:
+    """Delete the files under ``root`` that are named by a hash which nothing knows."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            if name not in known and _SHA256.fullmatch(name):
+                Path(folder, name).unlink()
 
 
 def grant(db: sqlite3.Connection, repo: str, sha256: str, size: int) -> None:

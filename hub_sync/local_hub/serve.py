@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import signal
@@ -15,21 +14,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
 import uvicorn
 
+from .folder import ServeError, holder, locked, make_private, require_hub_folder
 from .store import Store, now
+
+__all__ = ["ServeError", "serve", "start", "status", "stop"]
 
 START_S, STOP_S = 30, 10  # how long to wait for a hub to answer, and to end
 _GRACE_S = 3  # for requests that are under way when the hub is told to stop
 _LOG_TAIL = 2000  # characters of the log that an error shows
-
-
-class ServeError(Exception):
-    """Why the hub does not run, for a person."""
 
 
 def serve(
@@ -37,9 +35,10 @@ def serve(
 ) -> None:
     """Run the hub of ``folder`` until SIGTERM or SIGINT. Port 0 takes a free one; ``ready`` gets the url.
 
-    Raises ServeError when another hub runs on this folder or the address cannot be had.
+    Raises ServeError when the folder is no hub's, another hub runs on it, or the address cannot be had.
     """
-    with _lock(folder):
+    require_hub_folder(folder)
+    with locked(folder):
         bound = _bind(host, port)
         try:
             store = Store(folder)
@@ -84,15 +83,18 @@ class _Server(uvicorn.Server):
 
 
 def _keep_owner(store: Store, user: str) -> None:
-    """At the first start whose hub it is, with the token in the folder."""
+    """Whose hub it is, from the first start on, with the token in the folder."""
     path = store.root / "token"
-    if path.exists():
+    given = path.read_text("utf-8", "replace").strip() if path.exists() else ""
+    owner = store.owner()
+    if given and owner:
         return
-    token = store.add_user(user, owner=True)
-    new = path.with_suffix(".new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(token)
-    new.replace(path)
+    token = store.add_user(owner or user, token=given or None, owner=True)
+    if not given:
+        new = path.with_suffix(".new")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(token)
+        new.replace(path)
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -108,43 +110,16 @@ def _bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-@contextmanager
-def _lock(folder: Path) -> Iterator[BinaryIO]:
-    """The one server of a folder; the system releases the lock when that process ends, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ServeError(f"another hub runs on {folder}") from error
-        file.truncate(0)
-        file.write(str(os.getpid()).encode())
-        file.flush()
-        yield file
-
-
-def _holder(folder: Path) -> int | None:
-    """The process that holds the lock of a folder, None when nobody does."""
-    try:
-        with (folder / "lock").open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = file.read(20)
-                return int(text) if text.isdigit() else None
-    except FileNotFoundError:
-        pass
-    return None
-
-
 def status(folder: Path) -> dict[str, Any] | None:
     """`{url, pid, port, started}` of the hub that runs on a folder and answers; None when none does."""
-    holder = _holder(folder)
+    serving = holder(folder)
     try:
         found = json.loads((folder / "hub.json").read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    if holder is None or not isinstance(found, dict) or found.get("pid") != holder or not _answers(str(found["url"])):
+    if serving is None or not isinstance(found, dict) or found.get("pid") != serving:
+        return None
+    if not _answers(str(found["url"])):
         return None
     return found
 
@@ -163,24 +138,27 @@ def _answers(url: str) -> bool:
 
 def stop(folder: Path) -> bool:
     """Stop the hub of a folder and wait for its end; False when none runs. Raises ServeError when it does not end."""
-    holder = _holder(folder)
-    if holder is None:
+    serving = holder(folder)
+    if serving is None:
         return False
     with suppress(ProcessLookupError):
-        os.kill(holder, signal.SIGTERM)
-    if not _wait(STOP_S, lambda: _holder(folder) is None):
-        raise ServeError(f"the hub (process {holder}) did not stop within {STOP_S} s")
+        os.kill(serving, signal.SIGTERM)
+    if not _wait(STOP_S, lambda: holder(folder) is None):
+        raise ServeError(f"the hub (process {serving}) did not stop within {STOP_S} s")
     return True
 
 
 def start(folder: Path, port: int = 0, *, user: str = "local") -> dict[str, Any]:
-    """Start a hub that outlives this process, and wait until it answers. Raises ServeError with the end of its log."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    """Start a hub that outlives this process, and wait until it answers.
+
+    Raises ServeError: the folder is no hub's, or the end of the log of a hub that did not start.
+    """
+    require_hub_folder(folder)
+    make_private(folder)
     log = folder / "hub.log"
     module = __spec__.name if __spec__ else __name__
     command = [sys.executable, "-m", module, str(folder), "--port", str(port), "--user", user]
-    with log.open("ab") as output:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
         before = output.tell()
         process = subprocess.Popen(  # noqa: S603 - our own module
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

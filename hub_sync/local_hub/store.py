@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .database import Database
 from .errors import HubError, repo_not_found
+from .folder import DATABASE, make_private
 from .objects import Objects
 from .xet.xorbs import SCHEMA, Xorbs
 
@@ -67,9 +68,9 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        root.mkdir(parents=True, exist_ok=True)
-        root.chmod(0o700)
-        self.database = Database(root / "hub.sqlite", SCHEMA)
+        make_private(root)
+        self.database = Database(root / DATABASE, SCHEMA)
+        make_private(root / "git")
         self.objects = Objects(root)
         self.xorbs = Xorbs(root)
 
@@ -78,8 +79,9 @@ class Store:
 
     def clear_unfinished(self) -> None:
         """Remove what a killed hub left half done. Only for the one server of this folder."""
-        self.objects.clear_incoming()
         with self.database.read() as db:
+            self.objects.clear_unfinished(db)
+            self.xorbs.clear_unfinished(db)
             known = {row["id"] for row in db.execute("SELECT id FROM repos")}
         for folder in (self.root / "git").glob("*"):
             if folder.name not in known:
@@ -95,11 +97,18 @@ class Store:
         token = token or f"hf_{secrets.token_hex(17)}"
         with self.database.write() as db:
             db.execute(
-                "INSERT OR IGNORE INTO users VALUES (?, ?, ?, 0, ?, 0)",
+                "INSERT INTO users VALUES (?, ?, ?, 0, ?, 0)"
+                " ON CONFLICT (name) DO UPDATE SET is_owner = max(is_owner, excluded.is_owner)",
                 (_namespace(name), fullname or name, email, owner),
             )
             db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (_digest(token), name, role))
         return token
+
+    def owner(self) -> str | None:
+        """Whose hub it is."""
+        with self.database.read() as db:
+            row = db.execute("SELECT name FROM users WHERE is_owner").fetchone()
+        return row and str(row["name"])
 
     def add_org(
         self, name: str, members: list[str], *, fullname: str | None = None, private_by_default: bool = False

@@ -16,6 +16,8 @@ from typing import IO
 
 from ..database import Database
 from ..errors import HubError
+from ..folder import make_private
+from ..objects import remove_unknown
 from .format import ChunkReader, Segment, Xorb, hash_text, is_asked_for
 
 SCHEMA = """
@@ -43,8 +45,8 @@ class Xorbs:
     def __init__(self, root: Path) -> None:
         self._root = root / "xorbs"
         self._incoming = root / "incoming"
-        self._root.mkdir(parents=True, exist_ok=True)
-        self._incoming.mkdir(exist_ok=True)
+        make_private(self._root)
+        make_private(self._incoming)
 
     def path(self, xorb: bytes) -> Path:
         name = hash_text(xorb)
@@ -140,6 +142,10 @@ class Xorbs:
             if copied > _COPY_STEP:
                 copied = 0
                 yield
+
+    def clear_unfinished(self, db: sqlite3.Connection) -> None:
+        """Remove the files of xorbs that a killed hub had not finished taking, or deleting. Only at its start."""
+        remove_unknown(self._root, {hash_text(row["hash"]) for row in db.execute("SELECT hash FROM xorbs")})
 
     def forget(self, db: sqlite3.Connection, repo: str) -> list[bytes]:
         """Remove the rows of a repository; returns the xorbs that nobody holds any more: within a write transaction."""
