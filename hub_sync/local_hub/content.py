@@ -28,6 +28,11 @@ class File:
     def size(self) -> int:
         return self.lfs.size if self.lfs else self.blob_size
 
+    @property
+    def digest(self) -> str:
+        """What names the bytes: the sha256 of a stored file, the sha1 of a blob."""
+        return self.lfs.sha256 if self.lfs else self.oid
+
 
 def describe(db: sqlite3.Connection, git: Git, repo: str, entry: Entry) -> File:
     """A pointer counts only when the repository received that very file; otherwise it is a text like any other."""

@@ -51,8 +51,7 @@ def _preupload(request: Request, asked: dict[str, Any]) -> dict[str, Any]:
             }
             entry = git.entry(head, path)
             if entry and not entry.is_folder:
-                present = describe(db, git, repo.uid, entry)
-                answer["oid"] = present.lfs.sha256 if present.lfs else present.oid
+                answer["oid"] = describe(db, git, repo.uid, entry).digest
             answers.append(answer)
     return {"files": answers, "commitOid": head}
 

@@ -25,7 +25,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.ASCII)
 async def resolve(request: Request) -> Response:
     """`GET|HEAD /[datasets/]{id}/resolve/{rev}/{path}`; served from here, without a redirect to a storage."""
     commit, file, data = await run_in_threadpool(_find, request)
-    etag = f'"{file.lfs.sha256 if file.lfs else file.oid}"'
+    etag = f'"{file.digest}"'
     name = file.path.rsplit("/", 1)[-1]
     # Files are downloads, never pages of this site: nothing in them may run with its rights.
     headers = {

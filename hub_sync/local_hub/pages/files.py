@@ -74,8 +74,8 @@ def show(view: View, entry: Entry) -> Response:
     if name.endswith(PICTURES):
         return respond(view.request, "blob", kind="picture", **values)
     if name.endswith(".parquet"):
-        values["table"] = parquet_facts.preview(_digest(file), view.source(file))
-        count = parquet_facts.row_counts({_digest(file): view.source(file)})[_digest(file)]
+        values["table"] = parquet_facts.preview(file.digest, view.source(file))
+        count = parquet_facts.row_counts({file.digest: view.source(file)})[file.digest]
         return respond(view.request, "blob", kind="parquet", row_count=count, **values)
     data = view.beginning(file, _TEXT_LIMIT if not name.endswith(_MARKDOWN) else 4 * _TEXT_LIMIT)
     text = _decoded(data, cut=len(data) < file.size)
@@ -119,7 +119,7 @@ def preview_picture(view: View, asked: str) -> Response:
     file = view.describe(entry)
     if entry.is_folder or not file.path.lower().endswith(".parquet") or not asked.isascii() or not asked.isdigit():
         raise entry_not_found("no such picture", view.commit)
-    found = parquet_facts.picture(_digest(file), view.source(file), int(asked[:6]))
+    found = parquet_facts.picture(file.digest, view.source(file), int(asked[:6]))
     if found is None:
         raise HubError(404, "no such picture")
     data, kind = found
@@ -168,7 +168,3 @@ def _change(view: View, path: str, before: Entry | None, after: Entry | None) ->
         assert was is not None
         return Change(path, "removed", was, was)
     return Change(path, "changed" if was else "added", view.describe(after), was)
-
-
-def _digest(file: File) -> str:
-    return file.lfs.sha256 if file.lfs else file.oid

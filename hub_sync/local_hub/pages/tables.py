@@ -71,8 +71,8 @@ def tables(view: View) -> Tables | None:
     if not parquet and not head.get("configs"):
         return None
     counted = dict(list(parquet.items())[:_MOST_COUNTED])
-    rows = row_counts({_digest(file): view.source(file) for file in counted.values()})
-    by_path = {path: rows[_digest(file)] for path, file in counted.items()}
+    rows = row_counts({file.digest: view.source(file) for file in counted.values()})
+    by_path = {path: rows[file.digest] for path, file in counted.items()}
     claimed = claims(head)
     declared = configs(head)
     found = [_declared(config, counted, by_path, claimed) for config in declared] or _by_folder(counted, by_path)
@@ -108,7 +108,3 @@ def _cell(paths: list[str], files: dict[str, File], rows: dict[str, int | None],
     known = [found for path in paths if (found := rows[path]) is not None]
     total = sum(known) if len(known) == len(paths) else None
     return Cell(len(paths), sum(files[path].size for path in paths), total, claimed)
-
-
-def _digest(file: File) -> str:
-    return file.lfs.sha256 if file.lfs else file.oid
