@@ -22,6 +22,7 @@ _API_VERBS = (
     "settings", "super-squash", "tag", "tree",
 )  # fmt: skip
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9=:;._-]{1,128}")
+_NOT_IN_A_HEADER = re.compile(r"[^\x20-\x7e]")
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -108,8 +109,8 @@ def _host(scope: Scope) -> str:
 async def _refusal(request: Request, error: Exception) -> Response:
     """A HubError as the Hub answers it: over plain HTTP clients go by `X-Error-Code` alone."""
     assert isinstance(error, HubError)
-    message = error.message.encode("ascii", "backslashreplace").decode()
-    headers = {"X-Error-Message": message.replace("\n", " ").replace("\r", " "), **error.headers}
+    message = _NOT_IN_A_HEADER.sub(lambda found: ascii(found[0])[1:-1], error.message)
+    headers = {"X-Error-Message": message, **error.headers}
     if error.code:
         headers["X-Error-Code"] = error.code
     return answer({"error": error.message}, error.status, headers)

@@ -8,6 +8,8 @@ from .errors import HubError
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 1024  # bytes: what file systems take
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_HFS_UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_SHA = re.compile("[0-9a-fA-F]{40}")
 _REF_REFUSED = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
@@ -27,8 +29,7 @@ def checked_path(path: object) -> str:
     for name in path.split("/"):
         if name in ("", ".", ".."):
             raise HubError(422, f"Invalid path {shown}: a part is empty, '.' or '..'")
-        # A client with a case-blind file system, or one that drops trailing dots, would write into a git folder.
-        if name.rstrip(". ").lower() in (".git", "git~1") or name.lower().startswith(".git:"):
+        if _is_git_folder(name):
             raise HubError(422, f"Invalid path {shown}: '.git' is git's own")
         if len(name.encode()) > _LONGEST_NAME:
             raise HubError(422, f"Invalid path {shown}: a part is longer than {_LONGEST_NAME} bytes")
@@ -37,10 +38,25 @@ def checked_path(path: object) -> str:
     return path
 
 
+def _is_git_folder(name: str) -> bool:
+    """Whether some file system takes ``name`` for `.git`, as git itself checks it.
+
+    HFS+ is blind for some characters, NTFS for a stream, trailing dots and spaces, and knows a short name; both are
+    for case.
+    """
+    return _HFS_UNSEEN.sub("", name).partition(":")[0].rstrip(". ").lower() in (".git", "git~1")
+
+
 def is_ref_name(name: object) -> bool:
-    """Whether git would take ``name`` as the name of a branch or a tag."""
+    """Whether git would take ``name`` as the name of a branch or a tag, and nothing takes it for a commit."""
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():
         return False
-    if _REF_REFUSED.search(name) or name == "@" or name.startswith(("-", "/")) or name.endswith(("/", ".")):
+    if (
+        _SHA.fullmatch(name)
+        or _REF_REFUSED.search(name)
+        or name == "@"
+        or name.startswith(("-", "/"))
+        or name.endswith(("/", "."))
+    ):
         return False
     return not any(part.startswith(".") or part.endswith(".lock") for part in name.split("/"))

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from .errors import revision_not_found
 
 _SHA = re.compile(r"[0-9a-f]{5,40}", re.ASCII)
+_FULL = 40  # digits of a sha
 _SPECIAL = ("refs/pr/", "refs/convert/")
 
 
@@ -22,7 +23,12 @@ class Revision:
 
 
 def resolve(db: sqlite3.Connection, repo: str, name: str) -> Revision:
-    """Raises HubError 404 RevisionNotFound."""
+    """As git does: a full sha is that commit, a tag comes before a branch of its name, a sha's beginning last.
+
+    Raises HubError 404 RevisionNotFound.
+    """
+    if len(name) == _FULL and (sha := expand(db, repo, name)):
+        return Revision(sha, None)
     for ref in _refs(name):
         row = db.execute("SELECT sha FROM refs WHERE repo = ? AND name = ?", (repo, ref)).fetchone()
         if row:
@@ -74,4 +80,4 @@ def split(db: sqlite3.Connection, repo: str, rest: str) -> tuple[str, str]:
 def _refs(name: str) -> list[str]:
     """The full references a name may stand for, in the order they are tried."""
     full = [name] if name.startswith("refs/") else []
-    return [*full, f"refs/heads/{name}", f"refs/tags/{name}"]
+    return [*full, f"refs/tags/{name}", f"refs/heads/{name}"]

@@ -73,12 +73,17 @@ def split_id(value: object) -> tuple[str, str]:
 
 def may_contribute(repo: Repo, who: Caller) -> bool:
     """Whoever sees a repository and may write somewhere may open discussions and pull requests in it."""
-    return who.user is not None and who.role == "write" and (not repo.gated or who.owns(repo.namespace))
+    return who.user is not None and who.role == "write" and may_read(repo, who)
+
+
+def may_read(repo: Repo, who: Caller) -> bool:
+    """Whether the files of a repository that ``who`` sees are for them, too: names and sizes are for all who see it."""
+    return not repo.gated or who.owns(repo.namespace)
 
 
 def require_access(repo: Repo, who: Caller) -> None:
     """The files of a gated repository are for those who may write in its namespace. Raises HubError GatedRepo."""
-    if not repo.gated or who.owns(repo.namespace):
+    if may_read(repo, who):
         return
     if who.user is None:
         raise HubError(401, f"Access to {repo.type} {repo.id} is restricted. You must be authenticated.", "GatedRepo")
@@ -88,7 +93,8 @@ def require_access(repo: Repo, who: Caller) -> None:
 
 def _moved(request: Request, repo: Repo) -> HubError:
     parts = request.url.path.split("/")
-    at = len([part for part in ("api", request.path_params.get("kind")) if part in parts[1:3]]) + 1
+    at = 2 if parts[1] == "api" else 1
+    at += parts[at] in KINDS  # neither these nor "api" begin an id: no namespace has such a name
     suffix = ".git" if parts[at + 1].endswith(".git") else ""
     parts[at : at + 2] = [repo.namespace, repo.name + suffix]
     query = f"?{request.url.query}" if request.url.query else ""

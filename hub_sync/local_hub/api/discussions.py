@@ -53,7 +53,10 @@ def list_discussions(request: Request) -> Response:
 
 
 def details(request: Request) -> Response:
-    """`GET discussions/{num}`: with its events, and for a pull request what it changes."""
+    """`GET discussions/{num}`: with its events, and for a pull request what it changes.
+
+    The difference, asked for with `?diff=1`, is left out for those who may not read the files.
+    """
     repo, hub = web.repo(request), web.store(request)
     with hub.database.read() as db:
         row = discussion_row(db, repo, web.number(request.path_params["num"], 0))
@@ -70,7 +73,7 @@ def details(request: Request) -> Response:
             if ours and theirs and row["status"] in OPEN:
                 merged, conflicts = git.merge(ours, theirs)
                 found["filesWithConflicts"] = True if merged is None and not conflicts else conflicts
-            if base and theirs and web.flag(request, "diff"):
+            if base and theirs and web.flag(request, "diff") and web.may_read(repo, web.caller(request)):
                 found["diff"] = git.patch(base, theirs)
     return web.answer(found)
 

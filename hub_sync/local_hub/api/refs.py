@@ -77,6 +77,8 @@ def _create_tag(request: Request, asked: dict[str, Any]) -> Response:
         sha = revisions.resolve(db, repo.uid, web.param(request, "rev")).sha
         if not is_ref_name(tag) or str(tag).startswith("refs/"):
             raise HubError(400, f"Invalid reference for a tag: {ref}")
+        if tag == "main":
+            raise HubError(400, "a tag 'main' would hide the branch that everybody reads")
         if db.execute("SELECT 1 FROM refs WHERE repo = ? AND name = ?", (repo.uid, ref)).fetchone():
             raise HubError(409, f"Tag reference {ref} already exists")
         db.execute("INSERT INTO refs VALUES (?, ?, ?, ?)", (repo.uid, ref, sha, str(message) if message else None))

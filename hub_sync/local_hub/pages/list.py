@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..content import describe
 from ..git import Git
 from ..store import Caller, Repo, Store
+from ..web import may_read
 from .card import split_card, words
 
 _MOST_TAGS = 6
@@ -41,7 +42,7 @@ def listed(hub: Store, caller: Caller) -> list[Listed]:
     """Every repository that ``caller`` may see and whose files it may read, the last changed first."""
     found = []
     for repo in hub.repos(None, caller):
-        if repo.gated and not caller.owns(repo.namespace):
+        if not may_read(repo, caller):
             continue
         with hub.database.read() as db:
             rows = db.execute("SELECT name, sha FROM refs WHERE repo = ? ORDER BY rowid", (repo.uid,)).fetchall()
