@@ -45,8 +45,8 @@ def read_token(request: Request) -> Response:
 
 def _token(request: Request, scope: str) -> Response:
     writes = scope == WRITE
-    proposes = writes and web.flag(request, "create_pr")
-    repo = web.repo(request, write=writes and not proposes, contribute=proposes, files=not writes)
+    # Who may propose a change may send its files: which reference they may move is for the commit to say.
+    repo = web.repo(request, contribute=writes, files=not writes)
     store, caller = web.store(request), web.caller(request)
     made, expires = store.storage_token(repo, caller, scope)
     url = f"{web.base_url(request)}/xet/{repo.uid}"
@@ -74,7 +74,7 @@ def _access(request: Request, scope: str) -> tuple[str, str]:
 def _readable(store: Store, user: str) -> set[str]:
     """Uids of the repositories whose files ``user`` may read."""
     caller = store.caller_of(user)
-    return {repo.uid for repo in store.repos(None, caller) if not repo.gated or caller.owns(repo.namespace)}
+    return {repo.uid for repo in store.repos(None, caller) if web.may_read(repo, caller)}
 
 
 async def put_xorb(request: Request) -> Response:

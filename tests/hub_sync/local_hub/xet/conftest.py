@@ -15,12 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import uvicorn
-from action_reward_models.hub_sync.local_hub.app import _refusal
-from action_reward_models.hub_sync.local_hub.errors import HubError
+from action_reward_models.hub_sync.local_hub.app import create_app
 from action_reward_models.hub_sync.local_hub.store import Repo, Store
-from action_reward_models.hub_sync.local_hub.xet import cas
 from action_reward_models.hub_sync.local_hub.xet.format import chunk_hash, hash_bytes, tree_hash
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -127,10 +124,8 @@ def storage(tmp_path: Path) -> Storage:
     store.add_user("ann", token="hf_ann", owner=False)
     store.add_user("bob", token="hf_bob")
     store.add_user("eve", token="hf_eve", role="read")
-    app = Starlette(routes=cas.routes, exception_handlers={HubError: _refusal})
-    app.state.store = store
     seen: list[tuple[str, str, int, int]] = []
-    counted = _Counted(app, seen)
+    counted = _Counted(create_app(store), seen)
     return Storage(store, counted, TestClient(counted, base_url="http://127.0.0.1"), seen)
 
 

@@ -169,7 +169,7 @@ def test_a_stale_cache_is_named_as_the_cause(served: Any, upload: Callable[..., 
 
 def test_who_may_not_write_is_told_so(served: Any, upload: Callable[..., Any], tmp_path: Path) -> None:
     file = written(tmp_path / "data.bin", random.Random(3).randbytes(200_000))
-    done = upload("home", served.repo("data"), file, user="bob")
+    done = upload("home", served.repo("data"), file, user="eve")
     assert done.returncode != 0
     assert not stored(served, file)
 

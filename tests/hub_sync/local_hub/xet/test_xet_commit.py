@@ -19,7 +19,8 @@ COMMIT = """
 import json, sys
 from pathlib import Path
 from huggingface_hub import CommitOperationAdd, HfApi, constants, hf_hub_download
-folder, pr = Path(sys.argv[1]), len(sys.argv) > 2
+folder, pr = Path(sys.argv[1]), sys.argv[2:] == ["create_pr"]
+rev = None if pr else "".join(sys.argv[2:]) or None
 assert not constants.HF_HUB_DISABLE_XET
 api = HfApi()
 api.create_repo("ann/data", repo_type="dataset", exist_ok=True)
@@ -27,7 +28,7 @@ files = sorted(path for path in folder.rglob("*") if path.is_file())
 names = [path.relative_to(folder).as_posix() for path in files]
 adds = [CommitOperationAdd(name, path) for name, path in zip(names, files)]
 adds.append(CommitOperationAdd("from_memory.bin", bytes(range(256)) * 40_000))
-done = api.create_commit("ann/data", adds, commit_message="All", repo_type="dataset", create_pr=pr)
+done = api.create_commit("ann/data", adds, commit_message="All", repo_type="dataset", revision=rev, create_pr=pr)
 for name, path in zip(names, files):
     got = hf_hub_download("ann/data", name, repo_type="dataset", revision=done.oid)
     assert Path(got).read_bytes() == path.read_bytes(), name
@@ -77,3 +78,5 @@ def test_a_pull_request_by_somebody_else(hub: tuple[Store, str], tmp_path: Path)
     commit(hub, tmp_path / "home", folder)
     (folder / "more.bin").write_bytes(random.Random(3).randbytes(300_000))
     assert commit(hub, tmp_path / "bobs", folder, "create_pr", user="bob")["pr"].endswith("/discussions/1")
+    (folder / "more.bin").write_bytes(random.Random(4).randbytes(300_000))
+    assert commit(hub, tmp_path / "bobs", folder, "refs/pr/1", user="bob")["oid"]
