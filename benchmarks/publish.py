@@ -177,7 +177,8 @@ def main() -> None:
 def _push(built: Path) -> None:
     """What `arm push` does, without a question."""
     from action_reward_models.hub_sync.hub import Hub
-    from action_reward_models.hub_sync.publish import plan, publish
+    from action_reward_models.hub_sync.plan import plan
+    from action_reward_models.hub_sync.publish import publish
     from action_reward_models.registry import check_build
 
     hub = Hub()

@@ -10,6 +10,7 @@ from ..schemas.errors import ArmError
 
 BEGIN = "<!-- action-reward-models:begin -->"
 END = "<!-- action-reward-models:end -->"
+_DEEPEST = 50  # nested values of a card's YAML; the generated ones have a dozen
 # The front matter as huggingface_hub finds it.
 _HEAD = re.compile(r"\A\s*---[ \t]*(?:\r\n|\r|\n)([\S\s]*?)(?:\r\n|\r|\n)?^---[ \t]*(?:\r\n|\r|\n|\Z)", re.MULTILINE)
 
@@ -102,6 +103,7 @@ def _load(text: str) -> dict[str, Any]:
     import yaml
 
     try:
+        _require_plain(text)
         data = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise _unreadable(str(error).splitlines()[0]) from error
@@ -110,6 +112,36 @@ def _load(text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise _unreadable("keys with values are expected")
     return data
+
+
+def _require_plain(text: str) -> None:
+    """No aliases: a few hundred bytes of them stand for more than any machine holds. No key twice: which one counts?
+
+    Raises ValueError.
+    """
+    import yaml
+
+    keys: list[set[str] | None] = []  # of the mappings around; None for a sequence
+    at_key: list[bool] = []
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"an alias, *{event.anchor}; write the value out")
+        if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            keys.pop()
+            at_key.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            around = keys[-1] if keys else None
+            if around is not None:
+                if at_key[-1] and isinstance(event, yaml.ScalarEvent):
+                    if event.value in around:
+                        raise ValueError(f"the key {event.value!r} stands there twice")
+                    around.add(event.value)
+                at_key[-1] = not at_key[-1]
+            if isinstance(event, yaml.CollectionStartEvent):
+                keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+                at_key.append(True)
+            if len(keys) > _DEEPEST:
+                raise ValueError(f"nested deeper than {_DEEPEST}")
 
 
 def _comments(text: str) -> str:

@@ -53,25 +53,40 @@ def words(text: str) -> tuple[str, ...]:
     return (*blocks.persons(text, KEYS), "\n".join(added))
 
 
+def misleading(text: str, manifest: facts.Manifest) -> list[str]:
+    """What would make stock ``datasets`` load something else than the manifest's files."""
+    try:
+        head = blocks.read_head(text)
+    except ArmError as error:
+        return [error.message]
+    return [
+        f"its {key} is not that of the manifest: `load_dataset` would read other rows; `arm build --force` renews it"
+        for key in ("configs", "dataset_info")
+        if head.get(key) != _head(manifest).get(key)
+    ]
+
+
+def _head(manifest: facts.Manifest) -> dict[str, Any]:
+    """Our part of the YAML as it is read back."""
+    import yaml
+
+    head: dict[str, Any] = yaml.safe_load(dump(front_matter(manifest)))
+    return head
+
+
 def problems(text: str, manifest: facts.Manifest) -> list[str]:
     """What a card says that its manifest does not: what stock ``datasets`` loads by, and every generated number.
 
     The text is compared only when this version of the project rendered it; another one may word it otherwise.
     """
-    import yaml
-
     try:
         head = blocks.read_head(text)
         written = blocks.generated(text)
     except ArmError as error:
         return [error.message]
-    expected = yaml.safe_load(dump(front_matter(manifest)))
+    found = misleading(text, manifest)
+    expected = _head(manifest)
     renew = "`arm build --force` renews it"
-    found = [
-        f"its {key} is not that of the manifest: `load_dataset` would read other rows; {renew}"
-        for key in ("configs", "dataset_info")
-        if head.get(key) != expected.get(key)
-    ]
     if manifest.get("environment", {}).get("action_reward_models") != __version__:
         return found
     for key in set(KEYS) - {"configs", "dataset_info", "tags"}:

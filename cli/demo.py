@@ -53,8 +53,9 @@ def command(folder: Path, as_json: bool) -> None:
     The hub runs on this machine and goes on afterwards, to be looked at; nothing leaves the machine.
     """
     from ..hub_sync.hub import Hub
-    from ..hub_sync.publish import plan, publish
-    from ..registry import Registry, check_build
+    from ..hub_sync.plan import plan
+    from ..hub_sync.publish import publish
+    from ..registry import Registry, check_build, row_digest
 
     server = hub_server()
     _copy_example(folder)
@@ -73,7 +74,7 @@ def command(folder: Path, as_json: bool) -> None:
     hub = Hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip(), progress=output.note)
     output.note(f"built {built}; publishing it to {running['url']}, a hub on this machine")
     with output.progress() as show:
-        planned = plan(built, hub, check=lambda path: check_build(path, show), progress=show)
+        planned = plan(built, hub, check=lambda path: check_build(path, show), row_digest=row_digest, progress=show)
         published = publish(planned, hub, progress=show)
     output.note(f"{published.repo} {published.tag} is {published.commit[:12]}; loading it in a process of its own:")
     seen = _load(folder, running["url"], published.repo, published.tag)
@@ -113,15 +114,9 @@ def _copy_example(folder: Path) -> None:
 
 def _load(folder: Path, endpoint: str, repo: str, tag: str) -> dict[str, Any]:
     """Load what was published as a researcher would: only HF_ENDPOINT, and what keeps clients quiet."""
-    ours = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
-    env = {
-        **ours,
-        "HF_ENDPOINT": endpoint,
-        "HF_HOME": str((folder / ".cache").absolute()),  # beside the example, so that nothing else is touched
-        **QUIET,
-        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-        **({"HF_HUB_DISABLE_XET": value} if (value := os.environ.get("HF_HUB_DISABLE_XET")) else {}),
-    }
+    from ..hub_sync.readback import stock_env
+
+    env = stock_env(endpoint, (folder / ".cache").absolute())  # beside the example, so that nothing else is touched
     command_line = [sys.executable, "-P", "-c", _LOAD, repo, tag]
     loaded = subprocess.run(command_line, env=env, text=True, capture_output=True, check=False)  # noqa: S603 - our own code
     if loaded.returncode:

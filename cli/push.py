@@ -11,7 +11,8 @@ import click
 from . import output
 
 if TYPE_CHECKING:
-    from ..hub_sync.publish import Plan, Published
+    from ..hub_sync.plan import Plan
+    from ..hub_sync.publish import Published
 
 
 @click.command(
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Read back every shard, not one per table and split.")
 @click.option("--card", "keep", type=click.Choice(["hub", "local"]), help="Whose words to keep when both changed.")
 @click.option("--allow-findings", is_flag=True, help="Publish although secrets or e-mail addresses were found.")
+@click.option("--overwrite", is_flag=True, help="Replace or delete files there that no build made.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output.json_option
 def command(
     target: str | None, repo: str | None, private: bool, stage: bool, full: bool, keep: Any, allow_findings: bool,
-    dry_run: bool, yes: bool, as_json: bool,
+    overwrite: bool, dry_run: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Publish a dataset of registry.yaml (default: the only one), or a built directory, and tag it v<version>.
 
@@ -43,9 +45,10 @@ def command(
     that was killed or refused can be run again. HF_ENDPOINT and HF_TOKEN say where and as whom.
     """
     from ..hub_sync.hub import Hub
-    from ..hub_sync.publish import plan, publish
-    from ..registry import check_build
-    from ..schemas.errors import ArmError, UsageError
+    from ..hub_sync.plan import plan
+    from ..hub_sync.publish import publish
+    from ..registry import check_build, row_digest
+    from ..schemas.errors import UsageError
 
     output.quiet_client()
     folder = _folder(target)
@@ -53,26 +56,20 @@ def command(
     with output.progress() as show:
         planned = plan(
             folder, hub, check=lambda path: check_build(path, show), repo=repo, private=private, keep=keep,
-            progress=show,
+            overwrite=overwrite, row_digest=row_digest, progress=show,
         )  # fmt: skip
     if not as_json:
         _show(planned)
-    if planned.findings and not allow_findings:
-        raise ArmError(
-            f"{len(planned.findings)} secrets or addresses were found; nothing was published",
-            where=str(folder), issues=planned.findings,
-            next_command="remove them from the sources and build again, or push --allow-findings",
-        )  # fmt: skip
     if dry_run:
         if as_json:
             output.data({"plan": planned.to_json(), "published": None})
         return
-    if not (yes or planned.tagged):
+    if not (yes or planned.tagged or (planned.findings and not allow_findings)):  # then it is refused, not asked
         if as_json or not sys.stdin.isatty():
             raise UsageError("nobody can be asked here", next_command="--yes, after --dry-run")
         click.confirm("publish?", abort=True, err=True)
     with output.progress() as show:
-        published = publish(planned, hub, stage=stage, full=full, progress=show)
+        published = publish(planned, hub, stage=stage, full=full, allow_findings=allow_findings, progress=show)
     if as_json:
         output.data({"plan": planned.to_json(), "published": published.to_json()})
     else:
@@ -99,6 +96,7 @@ def _folder(target: str | None) -> Path:
 def _show(planned: Plan) -> None:
     for warning in planned.warnings:
         output.note(f"warning: {warning}")
+    output.issues(planned.findings, f"{len(planned.findings)} secrets or addresses were found:")
     title = f"{planned.repo} {planned.tag} at {planned.url}"
     if planned.tagged:
         output.note(f"{title}: published already, at {planned.tagged}")
@@ -110,9 +108,8 @@ def _show(planned: Plan) -> None:
         output.table(title, ["", "file", "bytes"], rows)
     if left := planned.operations[output.MAX_SHOWN :]:
         output.note(f"... and {len(left)} more; --json lists them")
-    unchanged = len(planned.release.files) - sum(o.action == "add" for o in planned.operations)
     changed = f"{len(planned.operations)} files change ({planned.added_bytes:,} bytes)" if rows else "no file changes"
-    output.note(f"{changed}, {unchanged} stay as they are; the tag {planned.tag} is new")
+    output.note(f"{changed}, {planned.unchanged} stay as they are; the tag {planned.tag} is new")
 
 
 def _tell(planned: Plan, published: Published) -> None:

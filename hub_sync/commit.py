@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..schemas.errors import ArmError
-from .hub import WAITS_S, Hub, status_of, transient
+from .hub import WAITS_S, Hub, checked_sha, status_of, transient
+from .plan import Plan
 from .release import Remote
-
-if TYPE_CHECKING:
-    from .publish import Plan
 
 MAIN = "main"
 
@@ -28,17 +26,23 @@ class Upload:
             if operation.action == "delete":
                 self._operations.append(CommitOperationDelete(operation.path))
                 continue
-            source = planned.release.files[operation.path].source
-            assert source is not None
-            content = source if isinstance(source, bytes) else str(source)
-            self._operations.append(CommitOperationAdd(operation.path, content))
+            content = planned.release.files[operation.path]
+            assert content.source is not None
+            source = content.source if isinstance(content.source, bytes) else str(content.source)
+            add = CommitOperationAdd(operation.path, source)
+            if add.upload_info.sha256.hex() != content.sha256:
+                raise ArmError(
+                    "changed since it was checked; nothing was published",
+                    where=str(planned.folder / operation.path), next_command="arm build --force",
+                )  # fmt: skip
+            self._operations.append(add)
 
     def committed(self) -> str:
         """The sha of the commit on branch main."""
         self._send_files(create_pr=False)
         for wait in (*WAITS_S, None):
             try:
-                return str(self._create(create_pr=False).oid)
+                return checked_sha(self._create(create_pr=False).oid)
             except Exception as error:
                 # The answer may be lost and the commit there: the head tells.
                 head = self._head()
@@ -60,6 +64,11 @@ class Upload:
         api, kind = self._hub.api, self._hub.repo_type
         if (head := self._head()) != self._base:
             raise self._moved(head)
+        if self._hub.resolve(self._plan.repo, f"refs/pr/{number}") != commit:
+            raise ArmError(
+                f"pull request {number} changed while it was read back; it was not merged", where=self._plan.url,
+                next_command=f"look at it, close it, then arm push --stage {self._plan.folder}",
+            )  # fmt: skip
         try:
             self._hub.call(
                 f"merging pull request {number}",
@@ -75,9 +84,10 @@ class Upload:
         own = self._find_own(self._head())
         if own is None:
             raise ArmError(
-                f"the merge of pull request {number} gave other files than were checked; no tag was set",
+                f"the merge of pull request {number} gave other files than were checked: branch main has them now, at "
+                f"{self._head()}; no tag was set",
                 where=self._plan.url,
-                next_command=f"arm push {self._plan.folder}   # plans anew on top of it",
+                next_command=f"look at that commit, then arm push {self._plan.folder}   # plans anew on top of it",
             )
         return own
 
@@ -128,15 +138,11 @@ class Upload:
 
     def _find_own(self, head: str) -> str | None:
         """The newest commit since the base that holds this very release, if any."""
-        repo, kind = self._plan.repo, self._hub.repo_type
-        log = self._hub.call(
-            "reading commits", lambda: self._hub.api.list_repo_commits(repo, repo_type=kind, revision=head)
-        )
-        for entry in log:
-            if entry.commit_id == self._base:
+        for commit in self._hub.commits(self._plan.repo, head):
+            if commit == self._base:
                 return None
-            if not self._plan.release.operations(Remote.read(self._hub, repo, entry.commit_id)):
-                return str(entry.commit_id)
+            if not self._plan.release.operations(Remote.read(self._hub, self._plan.repo, commit)):
+                return commit
         return None
 
     def _moved(self, head: str) -> ArmError:
@@ -158,19 +164,18 @@ class Upload:
                 )
             ),
         )
-        for entry in found:
-            if entry.title == self._title and self._is_ours(f"refs/pr/{entry.num}"):
+        mine = [entry for entry in found if entry.title == self._title]
+        me = self._hub.call("asking who this is", self._hub.api.whoami)["name"] if mine else None
+        for entry in mine:  # another author could push to it while it is read back
+            if entry.author == me and self._is_ours(f"refs/pr/{entry.num}"):
                 return int(entry.num)
         return None
 
     def _is_ours(self, ref: str) -> bool:
-        """Does ``ref`` add to the base what the plan does, and nothing else? Anyone may open a pull request."""
-        repo, kind = self._plan.repo, self._hub.repo_type
+        """Does ``ref`` add to the base what the plan does, and nothing else?"""
+        repo = self._plan.repo
         commit = self._hub.resolve(repo, ref)
-        log = self._hub.call(
-            "reading commits", lambda: self._hub.api.list_repo_commits(repo, repo_type=kind, revision=commit)
-        )
-        if self._base not in {entry.commit_id for entry in log}:
+        if self._base not in self._hub.commits(repo, commit):
             return False
         held, before = Remote.read(self._hub, repo, commit), self._hub.files(repo, self._base)
         touched = {operation.path for operation in self._plan.operations} | set(self._plan.release.files)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..schemas.errors import ArmError
 from ..schemas.ids import sha256_hex
-from ..schemas.paths import unsafe
+from ..schemas.manifest import is_safe_path
 
 T = TypeVar("T")
 
@@ -22,6 +22,7 @@ WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # between tries, when the server names no t
 _LONGEST_WAIT_S = 300  # of a Retry-After; the Hub's window for its rates
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 _AGAIN = "run the same command again; nothing is sent twice"
+_SHA = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _REPO_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
@@ -73,49 +74,60 @@ class Hub:
 
         try:
             found = self.call("reading refs", lambda: self.api.list_repo_refs(repo, repo_type=self.repo_type))
-        except RepositoryNotFoundError:
-            return None
+        except ArmError as error:
+            if isinstance(error.__cause__, RepositoryNotFoundError):
+                return None
+            raise
         heads = {branch.name: branch.target_commit for branch in found.branches}
         if "main" not in heads:
             raise ArmError("has no branch main", where=self.url(repo))
-        return Refs(heads["main"], {tag.name: tag.target_commit for tag in found.tags})
+        return Refs(checked_sha(heads["main"]), {tag.name: checked_sha(tag.target_commit) for tag in found.tags})
 
     def resolve(self, repo: str, revision: str) -> str:
         """The commit sha of a tag, branch or sha. Raises ArmError naming what exists."""
-        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+        from huggingface_hub.errors import RevisionNotFoundError
 
         try:
-            info = self.call("resolving", lambda: self.api.repo_info(repo, repo_type=self.repo_type, revision=revision))
-        except RepositoryNotFoundError as error:
-            raise self._no_repo(repo) from error
-        except RevisionNotFoundError as error:
+            info = self.call(
+                f"finding {repo}", lambda: self.api.repo_info(repo, repo_type=self.repo_type, revision=revision)
+            )
+        except ArmError as error:
+            if not isinstance(error.__cause__, RevisionNotFoundError):
+                raise
             refs = self.refs(repo)
             known = ", ".join(sorted(refs.tags)) if refs and refs.tags else "none"
             raise ArmError(f"has no revision {revision!r}; its tags: {known}", where=self.url(repo)) from error
-        if not info.sha:
-            raise ArmError(f"the Hub gave no commit for {revision!r}", where=self.url(repo))
-        return str(info.sha)
+        return checked_sha(info.sha)
+
+    def is_private(self, repo: str) -> bool:
+        """Whether only those with a right to it see a repository."""
+        info = self.call("asking who may see it", lambda: self.api.repo_info(repo, repo_type=self.repo_type))
+        return bool(info.private)
+
+    def commits(self, repo: str, revision: str) -> list[str]:
+        """The shas of a revision's history, newest first."""
+        log = self.call(
+            "reading commits", lambda: self.api.list_repo_commits(repo, repo_type=self.repo_type, revision=revision)
+        )
+        return [checked_sha(entry.commit_id) for entry in log]
 
     def files(self, repo: str, commit: str) -> dict[str, RemoteFile]:
-        """Every file of a commit by path. Raises ArmError for a path that could not be written safely."""
+        """Every file of a commit by path. Paths are data: `fetch` refuses those that could not be written safely."""
         from huggingface_hub.hf_api import RepoFile
 
         def listed() -> list[Any]:
             tree = self.api.list_repo_tree(repo, repo_type=self.repo_type, revision=commit, recursive=True)
             return [entry for entry in tree if isinstance(entry, RepoFile)]
 
-        found = {}
-        for entry in self.call("listing files", listed):
-            if why := unsafe(entry.path):
-                raise ArmError(f"has a file whose name {why}: {entry.path!r}", where=f"{self.url(repo)} at {commit}")
-            lfs = entry.lfs
-            found[entry.path] = RemoteFile(entry.path, entry.size, entry.blob_id, lfs.sha256 if lfs else None)
-        return found
+        return {
+            entry.path: RemoteFile(entry.path, entry.size, entry.blob_id, entry.lfs.sha256 if entry.lfs else None)
+            for entry in self.call("listing files", listed)
+        }
 
     def fetch(self, repo: str, commit: str, path: str, folder: Path) -> Path:
-        """Download one file into ``folder`` and return where it lies."""
-        if why := unsafe(path):
-            raise ArmError(f"the name {path!r} {why}", where=self.url(repo))
+        """Download one file into ``folder`` and return where it lies. Raises ArmError for an unsafe path."""
+        if not is_safe_path(path):
+            raise ArmError(f"{path!r} is no path that every system can hold below a folder", where=self.url(repo))
         return Path(
             self.call(
                 f"downloading {path}",
@@ -130,7 +142,8 @@ class Hub:
         if file.size > limit:
             raise ArmError(f"{file.path} has {file.size:,} bytes, more than {limit:,}", where=self.url(repo))
         with tempfile.TemporaryDirectory(prefix="arm-read-") as folder:
-            data = self.fetch(repo, commit, file.path, Path(folder)).read_bytes()
+            path = self.fetch(repo, commit, file.path, Path(folder))
+            data = path.read_bytes() if path.stat().st_size == file.size else b""
         if len(data) != file.size or (file.sha256 and sha256_hex(data) != file.sha256):
             raise ArmError(f"{file.path} arrived with other bytes than listed", where=self.url(repo))
         return data
@@ -138,7 +151,7 @@ class Hub:
     def call(self, what: str, function: Callable[[], T]) -> T:
         """Run ``function``, again after a failure that may pass: at most five times, or when the server says.
 
-        Raises ArmError; errors about a missing repository or revision stay the client's own.
+        Raises ArmError, whose cause is the client's own error.
         """
         for wait in (*WAITS_S, None):
             try:
@@ -162,20 +175,25 @@ class Hub:
         time.sleep(seconds)
 
     def explained(self, what: str, error: Exception) -> Exception:
-        """``error`` as an ArmError with what to do, unless its kind means something to the caller."""
+        """``error`` as an ArmError with what to do; a defect of ours stays what it is."""
         from huggingface_hub.errors import (
             GatedRepoError,
             HfHubHTTPError,
+            OfflineModeIsEnabled,
             RepositoryNotFoundError,
-            RevisionNotFoundError,
         )
 
         status = status_of(error)
+        if isinstance(error, ArmError):
+            return error
+        if isinstance(error, OfflineModeIsEnabled):
+            return ArmError(f"{what}: HF_HUB_OFFLINE is set", where=self.endpoint, next_command="unset HF_HUB_OFFLINE")
         if isinstance(error, GatedRepoError) or status in (401, 403):
             message = f"{what}: the Hub refuses ({reason(error)})"
             return ArmError(message, where=self.endpoint, next_command=self._token_advice())
-        if isinstance(error, (RepositoryNotFoundError, RevisionNotFoundError, ArmError)):
-            return error
+        if isinstance(error, RepositoryNotFoundError):
+            message = f"{what}: there is no such {self.repo_type}, or this token may not see it"
+            return ArmError(message, where=self.endpoint, next_command=self._token_advice())
         if isinstance(error, HfHubHTTPError):
             return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=_again(status))
         if transient(error) is not None or isinstance(error, (OSError, RuntimeError, ValueError)):
@@ -188,10 +206,6 @@ class Hub:
     def no_token(self) -> ArmError:
         return ArmError("publishing needs a token", where=self.endpoint, next_command=self._token_advice())
 
-    def _no_repo(self, repo: str) -> ArmError:
-        message = f"there is no {self.repo_type} {repo}, or this token may not see it"
-        return ArmError(message, where=self.endpoint, next_command=self._token_advice())
-
     def _token_advice(self) -> str:
         if self.endpoint == OFFICIAL:
             return "hf auth login   # with a token that may write there; or export HF_TOKEN=..."
@@ -203,6 +217,13 @@ def checked_repo_id(repo: str) -> str:
     if not _REPO_ID.fullmatch(repo):
         raise ArmError(f"{repo!r} is no repository: namespace/name is expected")
     return repo
+
+
+def checked_sha(value: object) -> str:
+    """A full commit sha. Raises ArmError for anything else, since it names folders and revisions."""
+    if not isinstance(value, str) or not _SHA.fullmatch(value):
+        raise ArmError(f"the Hub gave {value!r}, where a commit's 40 hex digits are expected")
+    return value
 
 
 def status_of(error: Exception) -> int | None:

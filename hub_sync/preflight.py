@@ -42,9 +42,10 @@ def preflight(
     this version reads.
     """
     manifest = manifest_of(folder)
-    files, issues = limits.regular_files(folder)
-    issues += check(folder)
-    issues += limits.problems(folder, files, manifest["identity"]["name"])
+    files, issues = limits.regular_files(folder, manifest)
+    # What Python leaves where load.py was imported is not published, and no reason not to publish.
+    issues += [issue for issue in check(folder) if not issue.file.startswith("__pycache__/")]
+    issues += limits.problems(folder, files)
     issues += _sizes(folder, files, manifest)
     if CARD in files:
         issues += [Issue(CARD, 0, "$", message) for message in _card((folder / CARD).read_bytes(), manifest)]

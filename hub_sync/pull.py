@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +37,8 @@ def pull(
             return commit
         raise ArmError("is not empty", where=str(out), next_command="--out NEW, or move it away")
     work = out.parent / f".{out.name}.pull-{commit[:12]}"
-    download(hub, repo, commit, [files[name] for name in names], work, progress)
+    if wrong := download(hub, repo, commit, [files[name] for name in names], work, progress):
+        raise ArmError(f"arrived with other bytes than listed: {', '.join(wrong[:5])}", where=where)
     for name, entry in listed.items():
         if file_sha256(work / name) != entry["sha256"]:
             raise ArmError(
@@ -47,31 +47,31 @@ def pull(
             )  # fmt: skip
     if out.exists():
         out.rmdir()
-    os.chmod(work, 0o755)  # noqa: S103, PTH101 - as a build is
     work.rename(out)
     return commit
 
 
 def download(
     hub: Hub, repo: str, commit: str, files: list[RemoteFile], folder: Path, progress: Callable[[str, int, int], None]
-) -> None:
-    """Fetch files of a commit into ``folder``, except those that lie there already. Raises ArmError.
+) -> list[str]:
+    """Fetch files of a commit into ``folder``, except those that lie there already.
 
-    Afterwards each has the bytes that the Hub lists it with.
+    Returns the paths of files that arrived with other bytes than the Hub lists; they are not in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    total, done = sum(file.size for file in files), 0
+    total, done, wrong = sum(file.size for file in files), 0, []
     for file in files:
         path = folder / file.path
         if not _is(path, file):
+            path.unlink(missing_ok=True)  # the client's own notes would call a damaged file complete
             hub.fetch(repo, commit, file.path, folder)
             if not _is(path, file):
                 path.unlink(missing_ok=True)
-                where = f"{hub.url(repo)} at {commit}"
-                raise ArmError(f"{file.path} arrived with other bytes than listed", where=where)
+                wrong.append(file.path)
         done += file.size
         progress("downloading", done, total)
     shutil.rmtree(folder / ".cache", ignore_errors=True)  # the client's notes about the folder
+    return wrong
 
 
 def _holds(folder: Path, names: list[str], files: dict[str, RemoteFile]) -> bool:

@@ -37,10 +37,10 @@ class LoadError(ArmError):
 
 
 def load(
-    hub: Hub, source: str, commit: str, manifest: Mapping[str, Any], *, full: bool,
+    hub: Hub, source: str, commit: str | None, manifest: Mapping[str, Any], *, full: bool,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, dict[str, int]]:  # fmt: skip
-    """Load every config and split of ``source`` (a repository at ``commit``, or a folder with ``commit`` "").
+    """Load every config and split of ``source`` (a repository at ``commit``, or a folder without one).
 
     One shard of each is read to its end, all with ``full``. Returns the rows read per table and split. Raises LoadError
     when something cannot be loaded, ArmError when a table of the manifest is missing or has other rows.
@@ -75,19 +75,27 @@ def _expected(manifest: Mapping[str, Any]) -> dict[tuple[str, str], list[int]]:
     }
 
 
-def _run(hub: Hub, source: str, commit: str, full: bool, home: Path) -> Iterator[str]:
-    keep = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
-    env = {
-        **keep,
-        "HF_ENDPOINT": hub.endpoint,
+def stock_env(endpoint: str, home: Path, token: str | None = None) -> dict[str, str]:
+    """The environment of a stock client that knows one Hub, keeps all it has in ``home``, and asks nobody else."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    if xet := os.environ.get("HF_HUB_DISABLE_XET"):
+        kept["HF_HUB_DISABLE_XET"] = xet
+    return {
+        **kept,
+        **({"HF_TOKEN": token} if token else {}),
+        "HF_ENDPOINT": endpoint,
         "HF_HOME": str(home),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_UPDATE_DOWNLOAD_COUNTS": "0",
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-        **({"HF_TOKEN": hub.token} if hub.token else {}),
-        **({} if commit else {"HF_HUB_OFFLINE": "1"}),
     }
-    command = [sys.executable, "-P", "-c", _SCRIPT, source, commit, "full" if full else "sample"]
+
+
+def _run(hub: Hub, source: str, commit: str | None, full: bool, home: Path) -> Iterator[str]:
+    env = stock_env(hub.endpoint, home, hub.token if commit else None)
+    if commit is None:
+        env["HF_HUB_OFFLINE"] = "1"
+    command = [sys.executable, "-P", "-c", _SCRIPT, source, commit or "", "full" if full else "sample"]
     with subprocess.Popen(  # noqa: S603 - our own code
         command, env=env, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

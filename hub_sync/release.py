@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +14,12 @@ import orjson
 from ..cards.dataset import merge, render, words
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError
-from ..schemas.ids import file_sha256, sha256_hex
+from ..schemas.ids import sha256_hex
 from .hub import Hub, RemoteFile
 
 CARD, MANIFEST = "README.md", manifests.NAME
 Keep = Literal["hub", "local"]
+_OURS = ("data/", "schemas/", "prompts/", "assets/", "load.py")  # where builds write
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,14 @@ class Remote:
             except ArmError:
                 manifest = None  # of another version, or of another tool: nothing is kept on its word
         if CARD in files:
-            card = hub.read(repo, files[CARD], commit).decode("utf-8", "replace")
+            try:
+                card = hub.read(repo, files[CARD], commit).decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ArmError(
+                    f"the card is not UTF-8: {error.reason}",
+                    where=f"{hub.url(repo)} at {commit}: {CARD}",
+                    next_command="save it as UTF-8 there, then push again",
+                ) from error
         return cls(commit, files, manifest, data, card)
 
 
@@ -61,14 +69,14 @@ class Content:
         if file.sha256 is not None:
             return file.sha256 == self.sha256
         data = self.source.read_bytes() if isinstance(self.source, Path) else self.source
-        return data is None or git_blob_id(data) == file.blob_id
+        return data is not None and git_blob_id(data) == file.blob_id
 
 
 @dataclass(frozen=True)
 class Operation:
     """One change of one path. ``size`` is the bytes of what is added, 0 for a deletion."""
 
-    action: Literal["add", "delete"]
+    action: Literal["add", "replace", "delete"]
     path: str
     size: int
 
@@ -88,46 +96,57 @@ class Release:
         return f"v{self.version}"
 
     def operations(self, remote: Remote | None) -> tuple[Operation, ...]:
-        """What leads from ``remote`` to this; nothing when it is this already. A person's other files stay.
+        """What leads from ``remote`` to this; nothing when it is this already.
 
-        Raises ArmError for a file that no build made where `load_dataset` would read it as data.
+        Deleted is what the build before wrote and this one does not, and what else `load_dataset` would read as rows.
+        A person's other files stay.
         """
         held = remote.files if remote else {}
-        adds = [
-            Operation("add", path, content.size)
+        writes = [
+            Operation("replace" if path in held else "add", path, content.size)
             for path, content in sorted(self.files.items())
             if not content.equals(held.get(path))
         ]
-        made = _made(remote.manifest) if remote and remote.manifest else set()
-        gone = sorted(path for path in made if path in held and path not in self.files)
-        self._refuse_strangers(set(held) - set(self.files) - made)
-        return (*adds, *(Operation("delete", path, 0) for path in gone))
+        before = set(remote.manifest["environment"]["files"]) if remote and remote.manifest else set()
+        gone = {path for path in before if path.startswith(_OURS)} | set(filter(self._is_read, held))
+        return (*writes, *(Operation("delete", path, 0) for path in sorted((gone & set(held)) - set(self.files))))
 
-    def _refuse_strangers(self, paths: set[str]) -> None:
-        globs = [
-            f"data/{table}/{split}-*.parquet"
-            for table, entry in self.manifest["identity"]["tables"].items()
-            for split in entry["splits"]
-        ]
-        found = sorted(path for path in paths if any(fnmatch.fnmatchcase(path, glob) for glob in globs))
-        if found:
-            raise ArmError(
-                f"holds files that no build made and that `load_dataset` would read as rows: {', '.join(found[:5])}"
-                + (", ..." if len(found) > 5 else ""),
-                where="the repository",
-                next_command="move or delete them there, then push again",
-            )
+    def _is_read(self, path: str) -> bool:
+        """Whether `load_dataset` reads a file as rows of this release."""
+        tables = self.manifest["identity"]["tables"]
+        globs = [f"data/{table}/{split}-*.parquet" for table, entry in tables.items() for split in entry["splits"]]
+        return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
-def make_release(folder: Path, remote: Remote | None, base: Remote | None, keep: Keep | None = None) -> Release:
+def strangers(hub: Hub, repo: str, remote: Remote, operations: Sequence[Operation]) -> list[str]:
+    """The files that ``operations`` would replace or delete and that no build made: a person's, or changed by one."""
+    made = remote.manifest["environment"]["files"] if remote.manifest else {}
+    found = []
+    for operation in operations:
+        path = operation.path
+        if operation.action == "add" or path == CARD or (path == MANIFEST and remote.manifest):
+            continue
+        held, entry = remote.files[path], made.get(path)
+        if entry and held.size == entry["bytes"]:
+            sha256 = held.sha256 or sha256_hex(hub.read(repo, held, remote.commit))
+            if sha256 == entry["sha256"]:
+                continue
+        found.append(path)
+    return found
+
+
+def make_release(
+    folder: Path, remote: Remote | None, base: Remote | None, keep: Keep | None, is_kept: Callable[[RemoteFile], bool]
+) -> Release:
     """The release of a built directory on top of ``remote``; ``base`` is the revision published last, if any.
 
-    A published file whose rows are equal is kept, whatever bytes a newer writer made of them, and so is a manifest
-    that differs only in where and when it was made. A person's words survive: those on the Hub, or those of the local
-    card when only they changed since ``base``; when both did, ``keep`` decides, and without it ArmError is raised.
+    A published file whose rows are equal is kept, whatever bytes a newer writer made of them, if ``is_kept`` agrees;
+    and so is a manifest that differs only in where and when it was made. A person's words survive: those on the Hub, or
+    those of the local card when only they changed since ``base``; when both did, ``keep`` decides, and without it
+    ArmError is raised.
     """
     local = manifests.manifest_of(folder)
-    kept = _kept(local, remote)
+    kept = {path for path in _kept(local, remote) if remote and is_kept(remote.files[path])}
     environment = local["environment"]
     files = {
         path: Content(entry["sha256"], entry["bytes"], folder / path) for path, entry in environment["files"].items()
@@ -150,36 +169,23 @@ def make_release(folder: Path, remote: Remote | None, base: Remote | None, keep:
     return Release(identity["name"], identity["version"], files, manifest, card)
 
 
-def refuse_changed(folder: Path, release: Release) -> None:
-    """Raise ArmError when a file is not what the manifest says any more: between the checks and the upload."""
-    for path, content in release.files.items():
-        if isinstance(content.source, Path) and file_sha256(content.source) != content.sha256:
-            raise ArmError(
-                "changed since it was checked; nothing was published", where=str(folder / path),
-                next_command="arm build --force",
-            )  # fmt: skip
-
-
 def git_blob_id(data: bytes) -> str:
     """Git's id of a blob with these bytes."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def _made(manifest: Mapping[str, Any]) -> set[str]:
-    """The paths that the build of a manifest wrote."""
-    return {*manifest["environment"]["files"], MANIFEST, CARD}
-
-
 def _kept(local: Mapping[str, Any], remote: Remote | None) -> set[str]:
-    """Data files whose rows the repository holds already, in a file that is what its manifest says."""
+    """Data files whose rows the repository holds already in other bytes, if its manifest is right about its files."""
     if not remote or not remote.manifest:
         return set()
     published = _data_files(remote.manifest)
     hashes = remote.manifest["environment"]["files"]
+    ours = local["environment"]["files"]
     kept = set()
     for path, facts in _data_files(local).items():
         entry, held = hashes.get(path), remote.files.get(path)
-        if published.get(path) == facts and entry and held and held.sha256 == entry["sha256"]:
+        same = entry and held and held.sha256 == entry["sha256"] != ours[path]["sha256"]
+        if same and published.get(path) == facts:
             kept.add(path)
     return kept
 

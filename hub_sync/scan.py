@@ -53,7 +53,10 @@ def scan(folder: Path, files: Sequence[str], progress: Callable[[str, int, int],
 
 
 def _in_lines(path: Path) -> Iterator[tuple[int, str, Finding]]:
-    text = path.read_text("utf-8")
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:  # a picture
+        return
     line, before = 1, 0
     for finding in findings(text):
         line += text.count("\n", before, finding.start)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..cards.dataset import misleading
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError, Issue
 from . import readback
@@ -45,17 +47,20 @@ def verify_revision(
         raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
     manifest = manifests.parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
     names = {*manifest["environment"]["files"], MANIFEST, CARD}
+    issues = _tag(revision, manifest)
     with tempfile.TemporaryDirectory(prefix="arm-verify-") as work:
         folder = Path(work)
-        download(hub, repo, commit, [file for name, file in sorted(files.items()) if name in names], folder, progress)
-        issues = [_shown(issue, folder) for issue in check(folder, progress)]
-        loaded, problem = _load(hub, str(folder), "", manifest, True, progress)
-        issues += problem
-    if not problem:
-        issues += _load(hub, repo, commit, manifest, False, progress)[1]
+        listed = [file for name, file in sorted(files.items()) if name in names]
+        for name in download(hub, repo, commit, listed, folder, progress):
+            issues.append(Issue(name, 0, "$", "arrives with other bytes than the Hub lists"))
+        issues += [_shown(issue, folder) for issue in check(folder, progress)]
+        loaded: dict[str, dict[str, int]] = {}
+        if not _misleads(folder, manifest):  # else stock datasets would follow whatever the card names
+            loaded, problem = _load(hub, str(folder), None, manifest, progress)
+            issues += problem or _load(hub, repo, commit, manifest, progress)[1]
     strangers = sorted(name for name in set(files) - names if name.startswith("data/"))
     issues += [Issue(name, 0, "$", "is not in the manifest, and lies where rows are read from") for name in strangers]
-    return Verified(where, commit, manifest["identity_sha256"], tuple(sorted(issues)), loaded)
+    return Verified(where, commit, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded)
 
 
 def verify_folder(
@@ -64,15 +69,32 @@ def verify_folder(
     """Verify a built directory in the same way. Raises ArmError when it holds no manifest."""
     manifest = manifests.manifest_of(folder)
     issues = list(check(folder, progress))
-    loaded, problem = _load(Hub(), str(folder.resolve()), "", manifest, True, progress)
-    return Verified(str(folder), None, manifest["identity_sha256"], tuple(sorted([*issues, *problem])), loaded)
+    loaded: dict[str, dict[str, int]] = {}
+    if not _misleads(folder, manifest):
+        loaded, problem = _load(Hub(), str(folder.resolve()), None, manifest, progress)
+        issues += problem
+    return Verified(str(folder), None, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded)
+
+
+def _tag(revision: str, manifest: Mapping[str, Any]) -> list[Issue]:
+    version = manifest["identity"]["version"]
+    if re.fullmatch(r"v[0-9]+\.[0-9]+\.[0-9]+", revision) and revision != f"v{version}":
+        return [Issue(MANIFEST, 0, "$.identity.version", f"is {version}, and the tag is {revision}")]
+    return []
+
+
+def _misleads(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the card would make `load_dataset` read something else than the manifest's files."""
+    card = folder / CARD
+    return not card.is_file() or bool(misleading(card.read_text("utf-8", errors="replace"), dict(manifest)))
 
 
 def _load(
-    hub: Hub, source: str, commit: str, manifest: Mapping[str, Any], full: bool, progress: Progress
+    hub: Hub, source: str, commit: str | None, manifest: Mapping[str, Any], progress: Progress
 ) -> tuple[dict[str, dict[str, int]], list[Issue]]:
+    """Every row of a folder, or one shard per table and split of a repository at ``commit``."""
     try:
-        return readback.load(hub, source, commit, manifest, full=full, progress=progress), []
+        return readback.load(hub, source, commit, manifest, full=commit is None, progress=progress), []
     except ArmError as error:
         return {}, [Issue(CARD, 0, "$", error.message)]
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ..builders import reader
+from ..builders.manifest import code_sha256
 from ..builders.partition import Progress
+from ..builders.published import write_loader, write_schemas
 from ..cards.dataset import problems
 from ..schemas.errors import Issue
 from ..schemas.manifest import manifest_of
@@ -17,8 +22,26 @@ def check_build(folder: Path, progress: Progress = lambda *_: None) -> list[Issu
     Raises ArmError when there is no manifest, or when it is not one.
     """
     issues = reader.check(folder, progress)
+    issues += _described(folder, manifest_of(folder))
     card = folder / "README.md"
     if card.is_file():
         text = card.read_text("utf-8", errors="replace")
         issues += [Issue("README.md", 0, "$", problem) for problem in problems(text, manifest_of(folder))]
     return sorted(issues)
+
+
+def _described(folder: Path, manifest: dict[str, Any]) -> Iterator[Issue]:
+    """What lies beside the data and is not what this version writes there: people run `load.py`.
+
+    Another version's code may write them otherwise, so that its builds are not compared.
+    """
+    if manifest["environment"]["code_sha256"] != code_sha256():
+        return
+    identity = manifest["identity"]
+    with tempfile.TemporaryDirectory(prefix="arm-described-") as work:
+        written = write_schemas(Path(work), identity["tables"])
+        written.append(write_loader(Path(work), f"{identity['namespace']}/{identity['name']}", identity["version"]))
+        for path in written:
+            name = path.relative_to(work).as_posix()
+            if (folder / name).is_file() and (folder / name).read_bytes() != path.read_bytes():
+                yield Issue(name, 0, "$", "is not what a build writes: do not run it before you know why")

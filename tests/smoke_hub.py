@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from action_reward_models.hub_sync.hub import Hub
-from action_reward_models.hub_sync.publish import plan, publish
+from action_reward_models.hub_sync.plan import plan
+from action_reward_models.hub_sync.publish import publish
 from action_reward_models.hub_sync.pull import pull
 from action_reward_models.hub_sync.verify import verify_revision
 from action_reward_models.registry import Registry, check_build

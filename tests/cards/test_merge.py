@@ -88,9 +88,28 @@ def test_yaml_that_cannot_be_kept_is_refused(manifest: dict[str, Any], head: str
         merge(f"---\n{head}\n---\n", manifest)
 
 
-def test_aliases_among_a_persons_keys_are_kept(manifest: dict[str, Any]) -> None:
-    new = merge("---\none: &x [1]\nlicense: mit\ntwo: *x\n---\n", manifest)
-    assert yaml.safe_load(_head(new))["two"] == [1]
+BOMB = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))])
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (BOMB, r"an alias, \*a0"),
+        ("one: &x [1]\ntwo: *x", r"an alias, \*x"),
+        ("mine: 1\nmine: 2", "the key 'mine' stands there twice"),
+        ("mine: {a: 1, b: [{c: 1, c: 2}]}", "the key 'c' stands there twice"),
+    ],
+)
+def test_aliases_and_keys_that_stand_twice_are_refused(manifest: dict[str, Any], head: str, why: str) -> None:
+    """A few hundred bytes of aliases stand for more than any machine holds."""
+    with pytest.raises(ArmError, match=why):
+        merge(f"---\n{head}\n---\n", manifest)
+
+
+def test_anchors_and_equal_keys_of_different_mappings_are_kept(manifest: dict[str, Any]) -> None:
+    new = merge("---\none: &x {a: 1, b: {a: 1}}\ntwo: [{a: 1}, {a: 2}]\n---\n", manifest)
+    assert yaml.safe_load(_head(new))["two"] == [{"a": 1}, {"a": 2}]
 
 
 def test_a_head_of_comments_is_kept(manifest: dict[str, Any]) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.hub_sync.local_hub import serve
-from action_reward_models.hub_sync.publish import Plan, Published, plan, publish
-from action_reward_models.registry import Registry, check_build
+from action_reward_models.hub_sync.plan import Plan, plan
+from action_reward_models.hub_sync.publish import Published, publish
+from action_reward_models.registry import Registry, check_build, row_digest
 
 ARM = Path(sys.executable).parent / "arm"
 REGISTRY = """registry: 1
@@ -87,11 +88,11 @@ class Publisher:
         return self.built
 
     def plan(self, hub: Hub, **options: Any) -> Plan:
-        return plan(self.built, hub, check=check_build, **options)
+        return plan(self.built, hub, check=check_build, row_digest=row_digest, **options)
 
     def push(self, hub: Hub, **options: Any) -> Published:
         """Plan and publish what is built."""
-        how = {key: options.pop(key) for key in ("stage", "full") if key in options}
+        how = {key: options.pop(key) for key in ("stage", "full", "allow_findings") if key in options}
         return publish(self.plan(hub, **options), hub, **how)
 
 

@@ -1,0 +1,187 @@
+"""What publishing would do: the directory checked without the network, then compared with the repository."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..schemas.errors import ArmError, Issue
+from ..schemas.ids import file_sha256
+from ..schemas.manifest import manifest_of
+from .hub import Hub, Refs, RemoteFile, checked_repo_id
+from .preflight import preflight
+from .release import Keep, Operation, Release, Remote, make_release, strangers
+
+Progress = Callable[[str, int, int], None]
+Check = Callable[[Path], list[Issue]]
+RowDigest = Callable[[Path, str], str]  # (Parquet file, schema name) -> hex
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What publishing would do. ``base`` is the head that it rests on, None for a repository to be created.
+
+    ``tagged`` is where the tag stands already; then there is nothing to send. ``private`` is None where nobody asked.
+    ``findings`` are secrets and personal data, which stop `publish` unless they are allowed; ``warnings`` stop nothing.
+    """
+
+    repo: str
+    url: str
+    folder: Path
+    release: Release
+    base: str | None
+    operations: tuple[Operation, ...]
+    tagged: str | None
+    private: bool
+    warnings: tuple[str, ...] = ()
+    findings: tuple[Issue, ...] = ()
+
+    @property
+    def tag(self) -> str:
+        return self.release.tag
+
+    @property
+    def added_bytes(self) -> int:
+        """Bytes of the files that change; what is sent can be less, since storage knows chunks."""
+        return sum(operation.size for operation in self.operations)
+
+    @property
+    def unchanged(self) -> int:
+        """Files of the release that the repository holds already."""
+        return len(self.release.files) - sum(operation.action != "delete" for operation in self.operations)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "repo": self.repo,
+            "url": self.url,
+            "version": self.release.version,
+            "tag": self.tag,
+            "base": self.base,
+            "creates": self.base is None and {"private": self.private},
+            "tagged": self.tagged,
+            "operations": [{"action": o.action, "path": o.path, "bytes": o.size} for o in self.operations],
+            "added_bytes": self.added_bytes,
+            "unchanged_files": self.unchanged,
+            "warnings": list(self.warnings),
+            "findings": [str(finding) for finding in self.findings],
+        }
+
+
+def plan(
+    folder: Path, hub: Hub, *, check: Check, repo: str | None = None, private: bool = False,
+    keep: Keep | None = None, overwrite: bool = False, row_digest: RowDigest | None = None,
+    progress: Progress = lambda *_: None,
+) -> Plan:  # fmt: skip
+    """Check a built directory without the network, then compare it with the repository. Changes nothing.
+
+    ``check`` returns the issues of the directory's rows and digests. ``row_digest`` computes the digest of a Parquet
+    file's rows: with it, a published file that has the same rows in other bytes is downloaded, checked and kept;
+    without it, ours is sent. ``overwrite`` allows to replace or delete files that no build made. Raises ArmError when
+    the directory has issues, when its version stands elsewhere already, when a newer one is published, when a person's
+    file is in the way, or when ``private`` is asked for and the repository is public.
+    """
+    checked = preflight(folder, check, progress)
+    if checked.issues:
+        raise ArmError.of(str(folder), checked.issues, next_command="arm build --force")
+    manifest = manifest_of(folder)
+    identity = manifest["identity"]
+    repo = checked_repo_id(repo or f"{identity['namespace']}/{identity['name']}")
+    refs = hub.refs(repo)
+    tag = f"v{identity['version']}"
+    if refs and private and not hub.is_private(repo):
+        raise public(hub, repo)
+    base = _last(hub, repo, refs)
+
+    def made(remote: Remote | None) -> Release:
+        return make_release(folder, remote, base, keep, lambda file: _has_rows(hub, repo, remote, file, row_digest))
+
+    if refs and tag in refs.tags:
+        tagged = Remote.read(hub, repo, refs.tags[tag])
+        release = made(tagged)
+        if changes := release.operations(tagged):
+            raise _stands_elsewhere(hub, repo, tag, refs, changes)
+        operations: tuple[Operation, ...] = ()
+    else:
+        remote = Remote.read(hub, repo, refs.head) if refs else None
+        _refuse_older(hub, repo, identity["version"], base)
+        release = made(remote)
+        operations = release.operations(remote)
+        if remote:
+            _refuse_taken(hub, repo, remote, operations, overwrite)
+    head, stands = (refs.head, refs.tags.get(tag)) if refs else (None, None)
+    return Plan(
+        repo, hub.url(repo), folder, release, head, operations, stands, private, checked.warnings, checked.findings
+    )
+
+
+def public(hub: Hub, repo: str) -> ArmError:
+    return ArmError(
+        "the repository exists and is public; --private makes none private that others may have seen",
+        where=hub.url(repo), next_command="push without --private, or change its visibility in its settings first",
+    )  # fmt: skip
+
+
+def _has_rows(hub: Hub, repo: str, remote: Remote | None, file: RemoteFile, row_digest: RowDigest | None) -> bool:
+    """Whether a published file really has the rows that its manifest claims: whoever wrote the one wrote the other."""
+    if remote is None or remote.manifest is None or row_digest is None:
+        return False
+    for table in remote.manifest["identity"]["tables"].values():
+        for split in table["splits"].values():
+            for entry in split["files"]:
+                if entry["path"] == file.path:
+                    with tempfile.TemporaryDirectory(prefix="arm-kept-") as folder:
+                        path = hub.fetch(repo, remote.commit, file.path, Path(folder))
+                        same = file_sha256(path) == file.sha256
+                        return same and row_digest(path, table["schema"]) == entry["row_digest"]
+    return False
+
+
+def _refuse_taken(hub: Hub, repo: str, remote: Remote, operations: tuple[Operation, ...], overwrite: bool) -> None:
+    own = f"{repo.partition('/')[2]}.py"
+    if own in remote.files:
+        raise ArmError(
+            f"holds {own}, and stock datasets loads nothing from a repository with a file of its own name",
+            where=hub.url(repo), next_command="rename that file there, then push again",
+        )  # fmt: skip
+    taken = [] if overwrite else strangers(hub, repo, remote, operations)
+    if taken:
+        raise ArmError(
+            f"holds files that no build made where this one writes or `load_dataset` reads: {', '.join(taken[:5])}"
+            + (", ..." if len(taken) > 5 else ""),
+            where=hub.url(repo),
+            next_command="move them there; or push --overwrite: they are replaced or deleted (its history has them)",
+        )
+
+
+def _stands_elsewhere(hub: Hub, repo: str, tag: str, refs: Refs, changes: tuple[Operation, ...]) -> ArmError:
+    names = ", ".join(operation.path for operation in changes[:3]) + (", ..." if len(changes) > 3 else "")
+    return ArmError(
+        f"{tag} is published at {refs.tags[tag]} with other content ({len(changes)} files differ: {names}); the head "
+        f"is {refs.head}; tags are never moved",
+        where=hub.url(repo),
+        next_command="raise the version in registry.yaml, then arm build and arm push",
+    )
+
+
+def _last(hub: Hub, repo: str, refs: Refs | None) -> Remote | None:
+    """The revision published last: of the tags v1.2.3, the highest."""
+    versions = {parts: sha for tag, sha in (refs.tags if refs else {}).items() if (parts := _version(tag))}
+    return Remote.read(hub, repo, versions[max(versions)]) if versions else None
+
+
+def _refuse_older(hub: Hub, repo: str, version: str, last: Remote | None) -> None:
+    published = last and last.manifest and last.manifest["identity"]["version"]
+    if published and (_version(f"v{version}") or ()) < (_version(f"v{published}") or ()):
+        raise ArmError(
+            f"{version} is older than {published}, which is published", where=hub.url(repo),
+            next_command="raise the version in registry.yaml, then arm build and arm push",
+        )  # fmt: skip
+
+
+def _version(tag: str) -> tuple[int, ...] | None:
+    parts = tag.removeprefix("v").split(".")
+    numbers = len(parts) == 3 and all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
+    return tuple(map(int, parts)) if tag.startswith("v") and numbers else None
