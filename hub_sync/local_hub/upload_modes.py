@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from pathspec import GitIgnoreSpec
+from .path_rules import MOST, IgnoreRules, Pattern, parse_pattern
 
 REGULAR_LIMIT = 10 * 2**20  # bytes of a git blob
 _RULES_LIMIT = 2**16  # bytes of a .gitattributes or .gitignore that are looked at
@@ -34,34 +34,35 @@ def is_stored(path: str, size: int, sample: bytes, attributes: bytes) -> bool:
 
 def is_ignored(path: str, rules: bytes) -> bool:
     """Whether these `.gitignore` rules leave the file out."""
-    return bool(rules) and _ignore_spec(rules[:_RULES_LIMIT]).match_file(path)
+    return bool(rules) and _ignore_rules(rules[:_RULES_LIMIT]).leave_out(path)
 
 
 def _attribute(path: str, attributes: bytes) -> bool | None:
     """What the last matching line says about `filter=lfs`, None when no line says anything."""
-    spec, stored = _attribute_rules(attributes[:_RULES_LIMIT])
-    index = spec.check_file(path).index
-    return None if index is None else stored[index]
+    for pattern, stored in _attribute_rules(attributes[:_RULES_LIMIT]):
+        if pattern.fits(path):
+            return stored
+    return None
 
 
-@lru_cache(64)
-def _attribute_rules(attributes: bytes) -> tuple[GitIgnoreSpec, list[bool]]:
-    """The patterns whose lines name a filter, and whether that filter is LFS."""
-    patterns, stored = [], []
+@lru_cache(8)
+def _attribute_rules(attributes: bytes) -> list[tuple[Pattern, bool]]:
+    """The patterns whose lines name a filter, and whether that filter is LFS: the last, which decides, first."""
+    found = []
     for line in attributes.decode("utf-8", "replace").split("\n"):
         parts = line.split()
         if not parts or parts[0].startswith(("#", "!")):
             continue
         said = [part for part in parts[1:] if part.lstrip("-!").partition("=")[0] == "filter"]
-        if said:
-            patterns.append(parts[0])
-            stored.append(said[-1] == "filter=lfs")
-    return GitIgnoreSpec.from_lines(patterns), stored
+        pattern = parse_pattern(parts[0]) if said else None
+        if pattern is not None and len(found) < MOST:
+            found.append((pattern, said[-1] == "filter=lfs"))
+    return found[::-1]
 
 
-@lru_cache(64)
-def _ignore_spec(rules: bytes) -> GitIgnoreSpec:
-    return GitIgnoreSpec.from_lines(rules.decode("utf-8", "replace").split("\n"))
+@lru_cache(8)
+def _ignore_rules(rules: bytes) -> IgnoreRules:
+    return IgnoreRules(rules.decode("utf-8", "replace").split("\n"))
 
 
 def _is_binary(sample: bytes) -> bool:
