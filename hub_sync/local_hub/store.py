@@ -234,11 +234,17 @@ class Store:
             for table in ("redirects", "refs", "commits", "objects", "discussions", "events", "storage_tokens"):
                 db.execute(f"DELETE FROM {table} WHERE repo = ?", (repo.uid,))  # noqa: S608 - names from the line above
             unheld = self.xorbs.forget(db, repo.uid)
-        # Only once nothing names them any more: a file may be missing for no transaction that was undone.
-        with self.database.write() as db:
-            self.objects.drop_unused(db, had)
-        self.xorbs.remove(self.database, unheld)
+        self.drop_unused(had, unheld)
         shutil.rmtree(self.git_folder(repo), ignore_errors=True)
+
+    def drop_unused(self, objects: list[str], xorbs: list[bytes]) -> None:
+        """Delete the files of these that no row names any more.
+
+        After the transaction that removed the rows: a file may be missing for none that was undone.
+        """
+        with self.database.write() as db:
+            self.objects.drop_unused(db, objects)
+            self.xorbs.drop_unused(db, xorbs)
 
     def _may_write(self, namespace: str, caller: Caller) -> None:
         if caller.user is None:

@@ -48,7 +48,7 @@ def _attribute(path: str, attributes: bytes) -> bool | None:
 @lru_cache(8)
 def _attribute_rules(attributes: bytes) -> list[tuple[Pattern, bool]]:
     """The patterns whose lines name a filter, and whether that filter is LFS: the last, which decides, first."""
-    found = []
+    found: list[tuple[Pattern, bool]] = []
     for line in attributes.decode("utf-8", "replace").split("\n"):
         parts = line.split()
         if not parts or parts[0].startswith(("#", "!")):

@@ -101,8 +101,8 @@ def _delete_lfs_files(request: Request, asked: dict[str, Any]) -> Response:
     wanted = {checked_sha256(item) for item in deletions["sha"]}
     with hub.database.write() as db:
         forget_files(db, Git(hub.git_folder(repo)), repo, wanted, rewrite=deletions.get("rewriteHistory") is not False)
-    with hub.database.write() as db:  # only once nothing names them any more
-        hub.objects.drop_unused(db, sorted(wanted))
+        unheld = hub.xorbs.forget_files(db, repo.uid, sorted(wanted))
+    hub.drop_unused(sorted(wanted), unheld)
     return web.answer({"processed": len(wanted), "succeeded": len(wanted), "failed": []})
 
 

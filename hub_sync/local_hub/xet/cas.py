@@ -1,7 +1,8 @@
 """The storage that Xet clients speak: tokens for it, xorbs, shards, and where else a chunk is.
 
 Every repository has its own address, ``/xet/<repository uid>``. A client keeps what it knows of a storage by address,
-so what it remembers of a deleted repository, or of another hub that had this port, is never used for this one.
+so what it remembers of a deleted repository, or of another hub that had this port, is never used for this one. A
+repository that lost xorbs, because files were deleted for good, has a new address: ``/xet/<repository uid>-<number>``.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def _token(request: Request, scope: str) -> Response:
     repo = web.repo(request, contribute=writes, files=not writes)
     store, caller = web.store(request), web.caller(request)
     made, expires = store.storage_token(repo, caller, scope)
-    url = f"{web.base_url(request)}/xet/{repo.uid}"
+    with store.database.read() as db:
+        url = f"{web.base_url(request)}/xet/{store.xorbs.address(db, repo.uid)}"
     headers = {"X-Xet-Cas-Url": url, "X-Xet-Access-Token": made, "X-Xet-Token-Expiration": str(expires)}
     return answer({"casUrl": url, "exp": expires, "accessToken": made}, headers=headers)
 
@@ -66,7 +68,7 @@ def _access(request: Request, scope: str) -> tuple[str, str]:
         if scope == WRITE:
             raise
         repo, user = store.storage_access(shown.strip(), READ)
-    if repo != request.path_params["repo"]:
+    if repo != request.path_params["address"].partition("-")[0]:
         raise HubError(401, "the storage token is for another repository")
     return repo, user
 
@@ -176,9 +178,9 @@ def register(store: Store, repo: str, user: str, files: list[ShardFile]) -> Iter
             yield len(rebuilt), len(files)
         with store.database.write() as db:
             _still_there(db.execute("SELECT 1 FROM repos WHERE id = ?", (repo,)).fetchone())
-            for incoming, sha256 in rebuilt:
+            for (incoming, sha256), file in zip(rebuilt, files, strict=True):
                 store.objects.place(db, incoming, sha256, repo)
-            store.xorbs.use(db, repo, (list(file.segments()) for file in files))
+                store.xorbs.use(db, repo, sha256, list(file.segments()))
 
 
 def _named_xorbs(store: Store, files: list[ShardFile], repos: set[str]) -> dict[bytes, Xorb]:
@@ -215,7 +217,7 @@ routes: list[BaseRoute] = [
     Route("/api/{kind}/{namespace}/{name}/xet-read-token/{revision}", read_token),
     Route("/v1/telemetry", telemetry, methods=["POST"]),  # clients drop the path of the storage's address
     Mount(
-        "/xet/{repo}",
+        "/xet/{address}",
         routes=[
             Route("/v1/xorbs/default/{hash}", put_xorb, methods=["POST"]),
             Route("/v1/chunks/default/{hash}", near),

@@ -1,7 +1,8 @@
 """Xorbs: containers of chunks that Xet clients upload, which repositories hold them, and files rebuilt from them.
 
 An xorb is kept beside the files that were rebuilt from it, so that the chunks a client leaves out next time are at
-hand. That doubles the disk a first version takes; later versions add only their new chunks and their files.
+hand. That doubles the disk a first version takes; later versions add only their new chunks and their files. It goes
+with the last of a repository's files that was made of it: until then chunks of a deleted file that stand in it stay.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from ..database import Database
 from ..errors import HubError
 from ..folder import make_private
 from ..objects import remove_unknown
@@ -27,6 +27,13 @@ CREATE TABLE IF NOT EXISTS xorbs (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS xorb_repos (  -- which repositories received an xorb; used: a file of theirs is made of it
     repo TEXT NOT NULL, xorb INTEGER NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (repo, xorb)
+) STRICT;
+CREATE TABLE IF NOT EXISTS xorb_files (  -- which files of a repository are made of an xorb
+    repo TEXT NOT NULL, sha256 TEXT NOT NULL, xorb INTEGER NOT NULL, PRIMARY KEY (repo, sha256, xorb)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS xorb_files_by_xorb ON xorb_files (repo, xorb);
+CREATE TABLE IF NOT EXISTS xorb_losses (  -- how often a repository lost xorbs
+    repo TEXT PRIMARY KEY, times INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS xorb_repos_by_xorb ON xorb_repos (xorb);
 CREATE TABLE IF NOT EXISTS xorb_chunks (  -- only the chunks that clients ask for
@@ -80,16 +87,16 @@ class Xorbs:
         )
         return db.execute("INSERT OR IGNORE INTO xorb_repos VALUES (?, ?, 0)", (repo, key)).rowcount == 1
 
-    def use(self, db: sqlite3.Connection, repo: str, files: Iterable[list[Segment]]) -> None:
-        """``repo`` holds the xorbs of these files from now on: within a write transaction."""
-        for segments in files:
-            for xorb in {segment.xorb for segment in segments}:
-                key = _key(db, xorb)
-                db.execute("INSERT OR REPLACE INTO xorb_repos VALUES (?, ?, 1)", (repo, key))
-            if segments:
-                found = _found(db, segments[0].xorb)
-                first = found.chunk(segments[0].first)
-                db.execute("INSERT OR IGNORE INTO xorb_chunks VALUES (?, ?)", (first, _key(db, found.hash)))
+    def use(self, db: sqlite3.Connection, repo: str, sha256: str, segments: list[Segment]) -> None:
+        """``repo`` holds the xorbs of this file from now on: within a write transaction."""
+        for xorb in {segment.xorb for segment in segments}:
+            key = _key(db, xorb)
+            db.execute("INSERT OR REPLACE INTO xorb_repos VALUES (?, ?, 1)", (repo, key))
+            db.execute("INSERT OR IGNORE INTO xorb_files VALUES (?, ?, ?)", (repo, sha256, key))
+        if segments:
+            found = _found(db, segments[0].xorb)
+            first = found.chunk(segments[0].first)
+            db.execute("INSERT OR IGNORE INTO xorb_chunks VALUES (?, ?)", (first, _key(db, found.hash)))
 
     def held(self, db: sqlite3.Connection, xorb: bytes, repos: set[str]) -> Xorb | None:
         """An xorb that one of ``repos`` holds."""
@@ -149,22 +156,44 @@ class Xorbs:
 
     def forget(self, db: sqlite3.Connection, repo: str) -> list[bytes]:
         """Remove the rows of a repository; returns the xorbs that nobody holds any more: within a write transaction."""
-        db.execute("DELETE FROM xorb_repos WHERE repo = ?", (repo,))
+        for table in ("xorb_repos", "xorb_files", "xorb_losses"):
+            db.execute(f"DELETE FROM {table} WHERE repo = ?", (repo,))  # noqa: S608 - names from the line above
+        return self._unheld(db)
+
+    def forget_files(self, db: sqlite3.Connection, repo: str, files: Iterable[str]) -> list[bytes]:
+        """As `forget`, for deleted files (sha256): a repository lets go of xorbs that none of its other files has."""
+        lost = 0
+        for sha256 in files:
+            made_of = db.execute("SELECT xorb FROM xorb_files WHERE repo = ? AND sha256 = ?", (repo, sha256)).fetchall()
+            db.execute("DELETE FROM xorb_files WHERE repo = ? AND sha256 = ?", (repo, sha256))
+            for (key,) in made_of:
+                if not db.execute("SELECT 1 FROM xorb_files WHERE repo = ? AND xorb = ?", (repo, key)).fetchone():
+                    lost += db.execute("DELETE FROM xorb_repos WHERE repo = ? AND xorb = ?", (repo, key)).rowcount
+        if lost:
+            db.execute("INSERT INTO xorb_losses VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1", (repo,))
+        return self._unheld(db)
+
+    def address(self, db: sqlite3.Connection, repo: str) -> str:
+        """What stands for ``repo`` in the address of its storage; another one after each loss, see `cas`."""
+        row = db.execute("SELECT times FROM xorb_losses WHERE repo = ?", (repo,)).fetchone()
+        return f"{repo}-{row['times']}" if row else repo
+
+    def _unheld(self, db: sqlite3.Connection) -> list[bytes]:
+        """Remove the rows of xorbs that nobody holds."""
         lost = db.execute("SELECT id, hash FROM xorbs WHERE id NOT IN (SELECT xorb FROM xorb_repos)").fetchall()
         for row in lost:
             db.execute("DELETE FROM xorb_chunks WHERE xorb = ?", (row["id"],))
             db.execute("DELETE FROM xorbs WHERE id = ?", (row["id"],))
         return [row["hash"] for row in lost]
 
-    def remove(self, database: Database, xorbs: list[bytes]) -> None:
-        """Delete the files of forgotten xorbs, unless they were received again meanwhile.
+    def drop_unused(self, db: sqlite3.Connection, candidates: list[bytes]) -> None:
+        """Delete the files of forgotten xorbs, unless they were received again: within a write transaction.
 
         After `forget` was committed: a row whose file is gone would break files, a file without a row only takes room.
         """
-        with database.write() as db:
-            for xorb in xorbs:
-                if not db.execute("SELECT 1 FROM xorbs WHERE hash = ?", (xorb,)).fetchone():
-                    self.path(xorb).unlink(missing_ok=True)
+        for xorb in candidates:
+            if not db.execute("SELECT 1 FROM xorbs WHERE hash = ?", (xorb,)).fetchone():
+                self.path(xorb).unlink(missing_ok=True)
 
 
 def unknown_xorb(xorb: bytes) -> HubError:

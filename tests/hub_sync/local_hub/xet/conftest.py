@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +26,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TAG = b"HFRepoMetaData\0UigEj{\x81W\x83\xa5\xbd\xd9\\\xcd\xd1J\xa9"
 END = b"\xff" * 32 + bytes(16)
+UPLOAD = """
+import json, sys, hf_xet
+url, token, *files = sys.argv[1:]
+headers = {"Authorization": "Bearer " + token}
+with hf_xet.XetSession().new_upload_commit(token_refresh_url=url, token_refresh_headers=headers) as commit:
+    handles = [commit.start_upload_file(file, sha256=hf_xet.COMPUTE_SHA256) for file in files]
+print(json.dumps([handle.result().xet_info.sha256 for handle in handles]))
+"""
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,22 @@ def served(storage: Storage) -> Iterator[Storage]:
     with _serving(storage.app) as url:
         storage.url = url
         yield storage
+
+
+@pytest.fixture
+def upload(served: Any, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Upload files to a repository: ``home`` names the cache of the client."""
+
+    def run(home: str, repo: Any, *files: Path, user: str = "ann") -> subprocess.CompletedProcess[str]:
+        url = f"{served.url}/api/datasets/{repo.id}/xet-write-token/main"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+        return subprocess.run(
+            [sys.executable, "-c", UPLOAD, url, f"hf_{user}", *map(str, files)],
+            env={**kept, "HF_HOME": str(tmp_path / home), "NO_PROXY": "127.0.0.1"},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    return run
 
 
 @contextmanager

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,31 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from action_reward_models.hub_sync.local_hub import store
-
-UPLOAD = """
-import json, sys, hf_xet
-url, token, *files = sys.argv[1:]
-headers = {"Authorization": "Bearer " + token}
-with hf_xet.XetSession().new_upload_commit(token_refresh_url=url, token_refresh_headers=headers) as commit:
-    handles = [commit.start_upload_file(file, sha256=hf_xet.COMPUTE_SHA256) for file in files]
-print(json.dumps([handle.result().xet_info.sha256 for handle in handles]))
-"""
-
-
-@pytest.fixture
-def upload(served: Any, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Upload files to a repository: ``home`` names the cache of the client."""
-
-    def run(home: str, repo: Any, *files: Path, user: str = "ann") -> subprocess.CompletedProcess[str]:
-        url = f"{served.url}/api/datasets/{repo.id}/xet-write-token/main"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-        return subprocess.run(
-            [sys.executable, "-c", UPLOAD, url, f"hf_{user}", *map(str, files)],
-            env={**kept, "HF_HOME": str(tmp_path / home), "NO_PROXY": "127.0.0.1"},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-
-    return run
 
 
 def stored(served: Any, file: Path) -> bool:
@@ -160,7 +132,7 @@ def test_a_stale_cache_is_named_as_the_cause(served: Any, upload: Callable[..., 
     assert upload("home", repo, file).returncode == 0
     with served.store.database.write() as db:
         lost = served.store.xorbs.forget(db, repo.uid)
-    served.store.xorbs.remove(served.store.database, lost)
+    served.store.drop_unused([], lost)
     done = upload("home", repo, file)
     assert done.returncode != 0
     assert "delete the folder 'xet' in HF_HOME and upload again" in done.stderr
