@@ -39,7 +39,7 @@ def check_card(content: str, kind: str) -> tuple[list[str], list[str]]:
     try:
         data = parse_card_yaml(content)
     except CardYamlError as error:
-        return [str(error)], []
+        return [f"the YAML metadata was not read: {error}"], []
     if not data:
         return [], ["empty or missing yaml metadata in repo card"]
     errors = _license(data)

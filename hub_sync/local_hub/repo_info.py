@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from . import revisions
-from .card_yaml import card_data
+from .card_yaml import README_LIMIT, card_data
 from .cards import card_tags
 from .content import siblings
 from .errors import HubError
@@ -26,7 +26,6 @@ _EXPANDABLE = {
     "dataset": {*_COMMON.split(), "citation", "description", "mainSize", "paperswithcode_id"},
     "space": {*_COMMON.split(), "datasets", "models", "runtime", "sdk", "subdomain"},
 }
-_README_LIMIT = 2**20  # bytes of a README whose metadata is read
 
 
 def check_expand(kind: str, expand: list[str]) -> None:
@@ -75,7 +74,7 @@ def repo_info(
 def metadata(git: Git, sha: str) -> dict[str, Any] | None:
     """The metadata of the card at a commit."""
     entry = git.entry(sha, "README.md")
-    if entry is None or entry.is_folder or git.size(entry.oid) > _README_LIMIT:
+    if entry is None or entry.is_folder or git.size(entry.oid) > README_LIMIT:
         return None
     return card_data(git.blob(entry.oid))
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-LIMIT = 256 * 1024  # characters
-_DEPTH, _EVENTS = 24, 200_000
-_LINE_END = r"[ \t]*(?:\r\n|\r|\n)"
-_HEAD = re.compile(rf"\A\ufeff?\s{{0,100}}---{_LINE_END}(.*?)^---(?:{_LINE_END}|[ \t]*\Z)", re.MULTILINE | re.DOTALL)
+from ..card_yaml import STRINGS, CardYamlError, load_head, split_head
+
 _MOST = 64  # configurations, splits of one
 _MOST_PATTERNS = 200  # of one card
 _PATTERN_PARTS, _PATH_PARTS = 8, 16  # beyond them nothing matches, because matching costs their product
@@ -37,38 +34,13 @@ class Config:
 
 def split_card(text: str) -> Card:
     """The head and the text of a card."""
-    found = _HEAD.match(text)
-    if not found:
-        return Card({}, text)
-    body = text[found.end() :]
-    head = _load(found.group(1))
-    return Card({}, body, head) if isinstance(head, str) else Card(head, body)
-
-
-def _load(text: str) -> dict[str, Any] | str:
-    """The mapping, or why there is none. Aliases, tags and deep nesting are refused before anything is built."""
-    import yaml
-
-    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # builds strings, lists and mappings only
-    if len(text) > LIMIT:
-        return f"it is longer than {LIMIT // 1024} KiB"
-    depth = 0
+    head, body = split_head(text)
+    if head is None:
+        return Card({}, body)
     try:
-        for count, event in enumerate(yaml.parse(text, Loader=loader)):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if isinstance(event, yaml.AliasEvent):
-                return "it uses aliases"
-            if isinstance(event, yaml.NodeEvent) and getattr(event, "tag", None) not in (None, "!"):
-                return "it uses tags"
-            if depth > _DEPTH or count > _EVENTS:
-                return "it is nested too deeply or has too many entries"
-        head = yaml.load(text, Loader=loader)  # noqa: S506 - see above
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return "it is no valid YAML" + (f" (line {mark.line + 2})" if mark else "")
-    if head is None or head == "":
-        return {}
-    return head if isinstance(head, dict) else "it is no mapping"
+        return Card(load_head(head, STRINGS), body)
+    except CardYamlError as error:
+        return Card({}, body, str(error))
 
 
 def words(value: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..card_yaml import README_LIMIT
 from ..content import describe
 from ..git import Git
 from ..store import Caller, Repo, Store
@@ -11,7 +12,6 @@ from ..web import may_read
 from .card import split_card, words
 
 _MOST_TAGS = 6
-_CARD_LIMIT = 512 * 1024  # bytes
 _MOST_FILES = 20_000
 _summaries: dict[tuple[str, str], Summary] = {}  # by repository and commit, so that nothing gets stale
 _MOST_SUMMARIES = 1000
@@ -67,7 +67,7 @@ def listed(hub: Store, caller: Caller) -> list[Listed]:
 
 
 def _summary(git: Git, head: str, size: int, files: int) -> Summary:
-    text = (git.read(head, "README.md") or b"")[:_CARD_LIMIT].decode("utf-8", "replace")
+    text = (git.read(head, "README.md") or b"")[:README_LIMIT].decode("utf-8", "replace")
     card = split_card(text)
     title = next(iter(words(card.head.get("pretty_name"))), "")
     tags = words(card.head.get("tags"))[:_MOST_TAGS]

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from .. import revisions, web
+from ..card_yaml import README_LIMIT
 from ..content import File, describe
 from ..errors import entry_not_found
 from ..git import Commit, Entry, Git
@@ -21,7 +22,6 @@ from .markdown import Place
 from .parquet_facts import Source
 
 MAIN = "main"
-_CARD_LIMIT = 4 * 2**20  # bytes of a README that is read at all
 _MOST_FILES = 20_000  # of one revision that are looked at
 _PLURAL = {"model": "models", "dataset": "datasets", "space": "spaces"}
 
@@ -126,7 +126,7 @@ class View:
         entry = self.git.entry(self.commit, "README.md")
         if entry is None or entry.is_folder:
             return None
-        return split_card(self.beginning(self.describe(entry), _CARD_LIMIT).decode("utf-8", "replace"))
+        return split_card(self.beginning(self.describe(entry), README_LIMIT).decode("utf-8", "replace"))
 
 
 @contextmanager

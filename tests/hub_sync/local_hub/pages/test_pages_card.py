@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from action_reward_models.hub_sync.local_hub.card_yaml import LIMIT, card_data, parse_card_yaml
 from action_reward_models.hub_sync.local_hub.pages.card import (
-    LIMIT,
     claims,
     configs,
     facts,
@@ -59,7 +59,18 @@ def test_hostile_yaml_is_named_and_not_read(yaml: str, problem: str) -> None:
     assert card.problem.startswith(problem)
     assert card.head == {}
     assert card.body == "Words.\n"
+    assert card_data(f"---\n{yaml}---\nWords.\n".encode()) is None
     assert time.thread_time() - begin < 3
+
+
+def test_the_api_and_the_pages_read_one_head() -> None:
+    """Where they find it, and what they refuse, is the same; only the values are strings on a page."""
+    for text in ("\ufeff---\r\na: 1\r\n---\r\nx", "  \n---\na: 1\n---", "---  \na: 1\n--- \nx"):
+        assert parse_card_yaml(text) == {"a": 1}, text
+        assert split_card(text).head == {"a": "1"}, text
+    for text in ("a: 1", "---\na: 1\n", "---\n---\nx", "---\n# only words\n---\n", "x\n---\na: 1\n---\n"):
+        assert parse_card_yaml(text) is None, text
+        assert split_card(text).head == {}, text
 
 
 def test_every_form_of_data_files_is_read() -> None:
