@@ -8,7 +8,7 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -50,8 +50,10 @@ class Mortal:
 
 
 @pytest.fixture
-def mortal(tmp_path: Path) -> Mortal:
-    return Mortal(tmp_path / "hub")
+def mortal(tmp_path: Path) -> Iterator[Mortal]:
+    hub = Mortal(tmp_path / "hub")
+    yield hub
+    serve.stop(hub.folder)  # a failed test leaves it running
 
 
 def one_death(mortal: Mortal, pool: Pool, built: Path, seed: int) -> str:
