@@ -44,12 +44,13 @@ def unquoted(text: str) -> str:
 
 
 def repo(request: Request, *, write: bool = False, contribute: bool = False, files: bool = False) -> Repo:
-    """The repository in the path: `{kind}` (a model where it is missing), `{namespace}`, `{name}`.
+    """The repository in the path: `{kind}` (or the path's beginning, `/datasets`, or a model), `{namespace}`, `{name}`.
 
     ``write`` asks for the right to change it, ``contribute`` to propose a change, ``files`` to read its files. Raises
     HubError: as `Store.repo`, 307 for a former name, 401 / 403 GatedRepo.
     """
-    kind = KINDS.get(request.path_params.get("kind", "models"))
+    first = request.url.path.split("/")[1]
+    kind = KINDS.get(request.path_params.get("kind", first if first in KINDS else "models"))
     if kind is None:
         raise repo_not_found()
     namespace, name, who = param(request, "namespace"), param(request, "name"), caller(request)

@@ -142,6 +142,8 @@ routes = [
     Route("/lfs/{token}/verify", verify, methods=["POST"]),
     Route("/lfs/{token}/{oid}/{size}", upload, methods=["PUT"]),
     Route("/lfs/{token}/{oid}/{size}", download, methods=["GET"]),
-    Route("/{namespace}/{name}.git/info/lfs/objects/batch", batch, methods=["POST"]),
-    Route("/{kind}/{namespace}/{name}.git/info/lfs/objects/batch", batch, methods=["POST"]),
+    *(
+        Route(f"/{kind}{{namespace}}/{{name}}.git/info/lfs/objects/batch", batch, methods=["POST"])
+        for kind in (*(f"{kind}/" for kind in web.KINDS), "")
+    ),
 ]

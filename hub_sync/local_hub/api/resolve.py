@@ -16,7 +16,7 @@ from .. import revisions
 from ..content import File, describe
 from ..errors import HubError, entry_not_found
 from ..git import Git
-from ..web import repo, store, unquoted
+from ..web import KINDS, repo, store, unquoted
 
 _CHUNK = 2**18  # bytes read from disk at a time
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.ASCII)
@@ -110,6 +110,6 @@ async def _read(path: Path, start: int, end: int) -> AsyncIterator[bytes]:
 
 
 routes = [
+    *(Route(f"/{kind}/{{namespace}}/{{name}}/resolve/{{rest:path}}", resolve) for kind in KINDS),
     Route("/{namespace}/{name}/resolve/{rest:path}", resolve),
-    Route("/{kind}/{namespace}/{name}/resolve/{rest:path}", resolve),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from action_reward_models.hub_sync.local_hub.errors import HubError
 from action_reward_models.hub_sync.local_hub.paths import checked_path, is_ref_name
@@ -38,7 +40,7 @@ def test_no_reference_hides_a_commit_or_the_main_branch(site: Site, repo: str) -
     assert content(site, repo, "main") == b"second"
 
 
-@pytest.mark.parametrize("name", ["api", "models", "datasets"])
+@pytest.mark.parametrize("name", ["api", "models", "datasets", "resolve"])
 @pytest.mark.parametrize("kind", ["model", "dataset", "space"])
 def test_a_former_name_leads_on_whatever_it_is(site: Site, name: str, kind: str) -> None:
     api, old, new = site.api(), f"lab/{name}", f"lab/{name}-{kind}"
@@ -54,6 +56,18 @@ def test_a_former_name_leads_on_whatever_it_is(site: Site, name: str, kind: str)
         assert (answer.status, answer.headers["Location"]) == (307, path.format(new))
     finally:
         api.delete_repo(new, repo_type=kind)
+
+
+@pytest.mark.parametrize("kind", ["model", "dataset"])
+def test_a_repository_may_be_called_as_a_step_of_an_address(site: Site, kind: str, tmp_path: Path) -> None:
+    api = site.api()
+    for name in ("lab/resolve", "lab/tree"):
+        api.create_repo(name, repo_type=kind, private=False)
+        api.create_branch(name, branch="resolve", repo_type=kind)
+        for rev in ("main", "resolve"):
+            got = api.hf_hub_download(name, ".gitattributes", repo_type=kind, revision=rev, cache_dir=tmp_path)
+            assert "lfs" in Path(got).read_text("utf-8")
+        api.delete_repo(name, repo_type=kind)
 
 
 @pytest.mark.parametrize("text", ["%00", "%01", "%07%1b[2J", "a%0d%0aX-Other:%20b", "%7f", "%C3%A9"])
