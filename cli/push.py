@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     "push",
     short_help="Publish a built dataset to the Hub as one tagged revision.",
     epilog=output.examples(
-        "arm push --dry-run", "arm push --yes", "arm push build/action-reward-models-data --private --yes --json"
+        "arm push --dry-run",
+        "arm push --yes",
+        "arm push build/action-reward-models-data --repo your-name/mine --private --yes --json",
     ),
 )
 @click.argument("target", required=False, metavar="[NAME|DIR]")

@@ -131,7 +131,7 @@ def test_push_stops_at_secrets_unless_told(shell: Shell, tmp_path: Path) -> None
         ("arm push nope --yes", 2, "there is no dataset 'nope'"),
         ("arm push --repo nobody --yes", 1, "namespace/name is expected"),
         ("arm pull nobody", 1, "namespace/name is expected"),
-        ("arm pull your-name/nothing", 1, "there is no dataset your-name/nothing"),
+        ("arm pull your-name/nothing", 1, "your-name/nothing: there is no such dataset"),
         (f"arm pull {REPO}@v9.9.9", 1, "has no revision 'v9.9.9'; its tags: v1.0.0"),
         (f"arm pull {REPO} --out data", 1, "is not empty"),
         (f"arm verify {REPO}@v9.9.9", 1, "has no revision"),

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 SHA = "5" * 40  # of the one commit that a made-up hub has
@@ -47,7 +47,7 @@ class Server(ThreadingHTTPServer):
     def answer(self, asked: Asked, body: bytes) -> Answer:
         raise NotImplementedError
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -81,6 +81,7 @@ class MadeUp(Server):
 
     def __init__(self, listing: list[str], files: dict[str, bytes]) -> None:
         self._files = files
+        self.sha: str | None = SHA  # what it calls the commit
         sized = [(name, len(files.get(name, b""))) for name in listing]
         self._tree = [{"type": "file", "path": name, "size": size, "oid": "0" * 40} for name, size in sized]
         super().__init__()
@@ -88,7 +89,7 @@ class MadeUp(Server):
     def answer(self, asked: Asked, body: bytes) -> Answer:
         path = urlsplit(asked.path).path
         if "/revision/" in path:
-            return _json({"id": "lab/toy", "sha": SHA})
+            return _json({"id": "lab/toy", "sha": self.sha})
         if "/tree/" in path:
             return _json(self._tree)
         data = self._files.get(path.partition(f"/resolve/{SHA}/")[2])

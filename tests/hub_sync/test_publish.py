@@ -379,7 +379,7 @@ def test_a_card_that_is_not_utf_8_is_not_touched(publisher: Publisher, hub: Hub)
     hub.api.create_repo(repo(publisher), repo_type="dataset")
     import base64
 
-    from huggingface_hub.utils import get_session
+    from huggingface_hub.utils._http import get_session
 
     lines = [
         {"key": "header", "value": {"summary": "latin", "description": ""}},

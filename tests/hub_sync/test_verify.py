@@ -71,6 +71,20 @@ def a_file_more(folder: Path) -> None:
     shutil.copy(data(folder, "states"), data(folder, "states").with_name("train-00001-of-00002.parquet"))
 
 
+def another_load_py(folder: Path) -> None:
+    """With a manifest whose hash of it fits."""
+    (folder / "load.py").write_text("import os\nos.system('true')\n")
+    manifest = orjson.loads((folder / "manifest.json").read_bytes())
+    size = (folder / "load.py").stat().st_size
+    manifest["environment"]["files"]["load.py"] = {"sha256": file_sha256(folder / "load.py"), "bytes": size}
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+
+
+def a_card_that_leads_elsewhere(folder: Path) -> None:
+    card = folder / "README.md"
+    card.write_text(card.read_text().replace("path: data/states/train-*.parquet", "path: /etc/hosts", 1))
+
+
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "one flipped bit": (flip_a_bit, "has sha256"),
     "one swapped label": (swap_a_label, "holds other rows"),
@@ -78,6 +92,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "one missing file": (missing_file, "is missing"),
     "one wrong split size": (wrong_split_size, "its files have 3"),
     "a wrong size in the card": (stale_split_size_in_the_card, "dataset_info"),
+    "another load.py": (another_load_py, "do not run it before you know why"),
+    "a card that leads elsewhere": (a_card_that_leads_elsewhere, "its configs is not that of the manifest"),
     "a file more": (a_file_more, "is not in the manifest"),
 }
 
@@ -139,8 +155,31 @@ def test_a_repository_without_a_build_and_a_revision_that_is_not_there(healthy: 
         verify_revision(hub, "lab/empty", "main", check_build)
     with pytest.raises(ArmError, match=r"no revision 'v9\.9\.9'"):
         verify_revision(hub, "lab/empty", "v9.9.9", check_build)
-    with pytest.raises(ArmError, match="there is no dataset lab/nothing"):
+    with pytest.raises(ArmError, match="lab/nothing: there is no such dataset"):
         verify_revision(hub, "lab/nothing", "main", check_build)
+
+
+def test_a_tag_on_another_version_is_found(healthy: Path, hub: Hub) -> None:
+    commit = upload(hub, healthy, "lab/mistagged")
+    hub.api.create_tag("lab/mistagged", tag="v9.9.9", revision=commit, repo_type="dataset")
+    assert "is 1.0.0, and the tag is v9.9.9" in messages(verify_revision(hub, "lab/mistagged", "v9.9.9", check_build))
+
+
+def test_a_file_that_arrives_damaged_is_one_issue_among_others(
+    healthy: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload(hub, healthy, "lab/damaged")
+    fetch = Hub.fetch
+
+    def damaged(self: Hub, repo: str, commit: str, path: str, folder: Path) -> Path:
+        got = fetch(self, repo, commit, path, folder)
+        if path.startswith("data/states/"):
+            got.write_bytes(got.read_bytes()[::-1])
+        return got
+
+    monkeypatch.setattr(Hub, "fetch", damaged)
+    found = messages(verify_revision(hub, "lab/damaged", "main", check_build))
+    assert "arrives with other bytes than the Hub lists" in found
 
 
 def test_pull_brings_the_build_back(healthy: Path, tmp_path: Path, hub: Hub) -> None:
