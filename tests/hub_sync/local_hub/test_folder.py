@@ -123,10 +123,14 @@ def test_the_hub_before_is_not_taken_for_the_one_that_starts(
     found: list[int | None] = []
     taking = fcntl.flock
 
+    def ask() -> None:
+        asked.set()
+        found.append(folders.holder(folder))
+
     def slow(file: int, how: int) -> None:
         taking(file, how)
         if how == fcntl.LOCK_EX | fcntl.LOCK_NB:
-            asker = threading.Thread(target=lambda: (asked.set(), found.append(folders.holder(folder))))
+            asker = threading.Thread(target=ask)
             asker.start()
             assert asked.wait(10)
             asker.join(0.2)  # it waits for the number, or has taken the one that stood there
