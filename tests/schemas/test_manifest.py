@@ -16,13 +16,13 @@ from jsonschema import Draft202012Validator
 GOOD = json.loads((Path(__file__).parents[1] / "cards" / "manifest.json").read_text("utf-8"))
 SAFE = [
     "load.py", "LICENSE", "data/states/train-00000-of-00001.parquet", "a/b/c/d.e-f_g.h", "_/__init__.py", "a..b", "x-",
-    "CONSOLE.txt", "nullable/icon", "com10", "aux_/a", "a" * 1024,
+    "CONSOLE.txt", "nullable/icon", "com10", "aux_/a", "a" * 200, "a/" * 511 + "aa",
 ]  # fmt: skip
 UNSAFE = [
     "", "/", "/etc/passwd", "//host/share", "a//b", "a/", "./a", "../a", "a/../b", "a/..", "a/.", "..", ".", "~/a",
     "a\\b", "..\\a", "C:/a", "C:a", "a:stream", "a\n", "a\nb", "a\x00", "a\x1f/b", "a\x7f", "a b", " a", "a ", "-rf",
     "a/-b", ".git/config", ".env", "a/.b", "a.", "a./b", "a..", "é", "a\u202eb", "a%2Fb", "a?b", "a*", "a|b", "a#b",
-    "CON", "con", "nul.txt", "a/AUX", "Prn/a", "COM1", "lpt9.parquet", "data/com0.a.b/c", "a" * 1025,
+    "CON", "con", "nul.txt", "a/AUX", "Prn/a", "COM1", "lpt9.parquet", "data/com0.a.b/c", "a" * 201, "a/" * 512 + "a",
 ]  # fmt: skip
 
 
@@ -62,9 +62,7 @@ def test_a_path_that_leads_elsewhere_or_that_a_system_reads_in_another_way(path:
 def test_the_message_says_what_is_wrong_with_a_path() -> None:
     with pytest.raises(ArmError) as caught:
         parse(json.dumps(with_path("data/nul")).encode(), "here")
-    assert 'is "data/nul", which holds a control character, a part that ends with a dot, or a device name' in str(
-        caught.value
-    )
+    assert 'is "data/nul", which holds a control character, a part that ends with a dot' in str(caught.value)
 
 
 @pytest.mark.parametrize(
