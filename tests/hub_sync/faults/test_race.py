@@ -112,7 +112,7 @@ def test_fifty_rounds(rounds: Rounds) -> None:
     rounds(range(3, 50))
 
 
-@pytest.mark.parametrize("part", ["/repos/create", "/tree/"])
+@pytest.mark.parametrize("part", ["/repos/create", pytest.param("/tree/", marks=pytest.mark.slow)])
 def test_the_first_publication(race: Race, built: Path, other: Path, held: Callable[[str], Held], part: str) -> None:
     """Neither plan rests on a commit, since there was no repository."""
     repo, builds = f"lab/first-{part.strip('/').replace('/', '-')}", (built, other)
@@ -145,7 +145,7 @@ def test_two_pull_requests_are_merged_at_once(
     assert lost["next"].startswith("arm push")
 
 
-@pytest.mark.parametrize("part", ["/repos/create", "/commit/", "/tag/"])
+@pytest.mark.parametrize("part", [pytest.param("/repos/create", marks=pytest.mark.slow), "/commit/", "/tag/"])
 def test_the_same_build_twice_at_once(race: Race, built: Path, held: Callable[[str], Held], part: str) -> None:
     """One commit, one tag, and both publishers are content."""
     repo = f"lab/same-{part.strip('/').replace('/', '-')}"
@@ -157,6 +157,7 @@ def test_the_same_build_twice_at_once(race: Race, built: Path, held: Callable[[s
     assert sum(one["tagged"] for one in done) == 1
 
 
+@pytest.mark.slow
 def test_the_same_build_twice_at_once_in_pull_requests(race: Race, built: Path, held: Callable[[str], Held]) -> None:
     """Both are merged, the second one changes nothing, and either commit may have the tag."""
     ended = race.run("lab/same-staged", (built, built), "/merge", "--stage")
