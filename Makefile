@@ -10,10 +10,10 @@ demo: .venv/.core
 	$(BIN)/arm demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --dist loadscope -m "not slow"
 
 test-all: .venv/.all
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadscope
 
 conformance: .venv/.dev
 	$(BIN)/python tests/conformance/run.py

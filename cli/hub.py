@@ -97,7 +97,8 @@ def running_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except ServeError as error:
-        raise ArmError(str(error), where=str(place)) from error
+        advice = "--port 0   # any free port" if "cannot be listened on" in str(error) else None
+        raise ArmError(str(error), where=str(place), next_command=advice) from error
 
 
 def hub_server() -> Any:

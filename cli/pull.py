@@ -23,15 +23,15 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
     """Download what a build made of NS/NAME at REVISION (a tag, branch or commit; default: main) into a new folder.
 
     Every file is checked against the Hub's listing and the manifest. The folder is a built directory: `arm validate`,
-    `load_dataset` and `arm push --repo` take it. A pull that was killed continues where it stopped.
+    `load_dataset` and `arm push` take it, too. A pull that was killed continues where it stopped.
     """
     from ..hub_sync.hub import Hub
     from ..hub_sync.pull import pull
 
+    hub = Hub(progress=output.note)
     output.quiet_client()
     repo, revision = split_source(source)
     folder = out or Path(repo.partition("/")[2])
-    hub = Hub(progress=output.note)
     with output.progress() as show:
         commit = pull(hub, repo, revision, folder, show)
     if as_json:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         "arm push build/action-reward-models-data --repo your-name/mine --private --yes --json",
     ),
 )
-@click.argument("target", required=False, metavar="[NAME|DIR]")
-@click.option("--repo", metavar="NS/NAME", help="Repository, when not namespace and name of the registry.")
+@click.argument("target", required=False, metavar="[NAME|DIR|REGISTRY]")
+@click.option("--repo", metavar="NS/NAME", help="Another repository than the registry's; card and load.py name it.")
 @click.option("--private", is_flag=True, help="Create the repository private; an existing one stays as it is.")
 @click.option("--stage", is_flag=True, help="Commit to a pull request, read it back, then merge and tag.")
 @click.option("--full", is_flag=True, help="Read back every shard, not one per table and split.")
@@ -52,9 +52,9 @@ def command(
     from ..registry import check_build, row_digest
     from ..schemas.errors import UsageError
 
+    hub = Hub(progress=output.note)
     output.quiet_client()
     folder = _folder(target)
-    hub = Hub(progress=output.note)
     with output.progress() as show:
         planned = plan(
             folder, hub, check=lambda path: check_build(path, show), repo=repo, private=private, keep=keep,
@@ -79,19 +79,29 @@ def command(
 
 
 def _folder(target: str | None) -> Path:
-    """A built directory, or that of a dataset in registry.yaml, which must be up to date."""
+    """A built directory, or that of a dataset in a registry.yaml, which must be up to date.
+
+    ``target`` is a built directory, a registry or its folder, or the name of a dataset in ./registry.yaml.
+    """
     from ..registry import Registry
     from ..registry.staleness import reasons
-    from ..schemas.errors import ArmError
+    from ..schemas.errors import ArmError, UsageError
 
-    if target and (Path(target) / "manifest.json").is_file():
-        return Path(target)
-    registry = Registry.load("registry.yaml")
-    spec = registry.dataset(target)
+    path = Path(target or ".")
+    if target and (path / "manifest.json").is_file():
+        return path
+    if target and (path.is_file() or (path / "registry.yaml").is_file()):
+        registry, name = Registry.load(path), None
+    elif target and (path.exists() or not Path("registry.yaml").is_file()):
+        raise UsageError("is neither a built directory nor a registry", where=target, next_command="arm push DIR")
+    else:
+        registry, name = Registry.load("registry.yaml"), target
+    spec = registry.dataset(name)
     folder = registry.folder(spec)
     if why := reasons(spec, folder):
         message = f"{spec.name} is not built as declared: {'; '.join(why[:5])}"
-        raise ArmError(message, where="registry.yaml", next_command=f"arm build --name {spec.name}")
+        next_command = f"arm build {registry.path} --name {spec.name}"
+        raise ArmError(message, where=str(registry.path), next_command=next_command)
     return folder
 
 

@@ -30,13 +30,14 @@ def command(source: str, as_json: bool) -> None:
     from ..hub_sync.verify import verify_folder, verify_revision
     from ..registry import check_build
 
+    hub = Hub(progress=output.note)
     output.quiet_client()
     with output.progress() as show:
         if Path(source).is_dir():
             found = verify_folder(Path(source), check_build, show)
         else:
             repo, revision = split_source(source)
-            found = verify_revision(Hub(progress=output.note), repo, revision, check_build, show)
+            found = verify_revision(hub, repo, revision, check_build, show)
     rows = sum(count for splits in found.loaded.values() for count in splits.values())
     if as_json:
         output.data(

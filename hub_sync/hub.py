@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
@@ -10,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from ..schemas.errors import ArmError
+from ..schemas.errors import ArmError, UsageError
 from ..schemas.ids import sha256_hex
 from ..schemas.manifest import is_safe_path
 
@@ -55,10 +57,13 @@ class Hub:
         self, endpoint: str | None = None, token: str | None = None, *, repo_type: str = "dataset",
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
+        # Before the client is imported: it reads the same variables then, and says less about what is wrong with them.
+        self.endpoint = _endpoint(endpoint or os.environ.get("HF_ENDPOINT") or OFFICIAL)
+        self.token = _token(token or os.environ.get("HF_TOKEN") or "")
+        if self.token is None and self.endpoint == OFFICIAL:
+            self.token = _saved_token()
         from huggingface_hub import HfApi
 
-        self.endpoint = (endpoint or os.environ.get("HF_ENDPOINT") or OFFICIAL).rstrip("/")
-        self.token = token or os.environ.get("HF_TOKEN") or (_saved_token() if self.endpoint == OFFICIAL else None)
         self.repo_type = repo_type
         self.api = HfApi(endpoint=self.endpoint, token=self.token or False)
         self._say = progress
@@ -95,7 +100,8 @@ class Hub:
             if not isinstance(error.__cause__, RevisionNotFoundError):
                 raise
             refs = self.refs(repo)
-            known = ", ".join(sorted(refs.tags)) if refs and refs.tags else "none"
+            tags = sorted(refs.tags, reverse=True) if refs else []
+            known = ", ".join(tags[:10]) + (f" and {len(tags) - 10} more" if tags[10:] else "") if tags else "none"
             raise ArmError(f"has no revision {revision!r}; its tags: {known}", where=self.url(repo)) from error
         return checked_sha(info.sha)
 
@@ -131,8 +137,14 @@ class Hub:
         return Path(
             self.call(
                 f"downloading {path}",
+                # Not from the person's cache, in which a file may have been damaged: what the Hub has is asked for.
                 lambda: self.api.hf_hub_download(
-                    repo, path, repo_type=self.repo_type, revision=commit, local_dir=folder
+                    repo,
+                    path,
+                    repo_type=self.repo_type,
+                    revision=commit,
+                    local_dir=folder,
+                    cache_dir=folder / ".cache" / "none",
                 ),
             )
         )
@@ -144,7 +156,8 @@ class Hub:
         with tempfile.TemporaryDirectory(prefix="arm-read-") as folder:
             path = self.fetch(repo, commit, file.path, Path(folder))
             data = path.read_bytes() if path.stat().st_size == file.size else b""
-        if len(data) != file.size or (file.sha256 and sha256_hex(data) != file.sha256):
+        right = sha256_hex(data) == file.sha256 if file.sha256 else git_blob_id(data) == file.blob_id
+        if not right or len(data) != file.size:
             raise ArmError(f"{file.path} arrived with other bytes than listed", where=self.url(repo))
         return data
 
@@ -200,6 +213,8 @@ class Hub:
             advice = _AGAIN if isinstance(error, RuntimeError) else None  # of the library that talks to Xet storage
             if transient(error) is not None or isinstance(error, (ConnectionError, TimeoutError)):
                 advice = "is the Hub running? (`arm hub status`, HF_ENDPOINT)"
+                if self.endpoint == OFFICIAL:
+                    advice = "is there a network? or export HF_ENDPOINT=... of another Hub"
             return ArmError(f"{what}: {reason(error)}", where=self.endpoint, next_command=advice)
         return error
 
@@ -209,13 +224,50 @@ class Hub:
     def _token_advice(self) -> str:
         if self.endpoint == OFFICIAL:
             return "hf auth login   # with a token that may write there; or export HF_TOKEN=..."
-        return f"export HF_TOKEN=...   # a token of {self.endpoint}; `arm hub status` shows that of an embedded hub"
+        return (
+            f"export HF_TOKEN=...   # of {self.endpoint}, with rights there; `arm hub status` shows an embedded hub's"
+        )
+
+
+def _endpoint(text: str) -> str:
+    """``http(s)://host[:port][/path]``. Raises UsageError; never repeats a password."""
+    parts = urlsplit(text.strip())
+    try:
+        named = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        named = False
+    if not named or parts.username is not None or parts.query or parts.fragment:
+        raise UsageError(
+            "HF_ENDPOINT is no address of a Hub: http://HOST:PORT or https://HOST is expected, without a password",
+            next_command=f"export HF_ENDPOINT={OFFICIAL}   # or what `arm hub status` prints",
+        )
+    return text.strip().rstrip("/")
+
+
+def _token(text: str) -> str | None:
+    """A token without the blanks and line ends of the file it came from. Raises UsageError; never repeats it."""
+    token = text.strip()
+    if not all("!" <= character <= "~" for character in token):
+        raise UsageError("HF_TOKEN holds characters that no token has", next_command="export HF_TOKEN=...")
+    return token or None
+
+
+def git_blob_id(data: bytes) -> str:
+    """Git's id of a blob with these bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def checked_repo_id(repo: str) -> str:
     """``namespace/name``. Raises ArmError for anything else."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
+
     if not _REPO_ID.fullmatch(repo):
         raise ArmError(f"{repo!r} is no repository: namespace/name is expected")
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise ArmError(f"{repo!r} is no repository: {error}") from error
     return repo
 
 

@@ -13,7 +13,7 @@ from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of
 from .hub import Hub, Refs, RemoteFile, checked_repo_id
 from .preflight import preflight
-from .release import Keep, Operation, Release, Remote, make_release, strangers
+from .release import Keep, Operation, Release, Remote, make_release, read_as_rows, strangers
 
 Progress = Callable[[str, int, int], None]
 Check = Callable[[Path], list[Issue]]
@@ -77,7 +77,8 @@ def plan(
 ) -> Plan:  # fmt: skip
     """Check a built directory without the network, then compare it with the repository. Changes nothing.
 
-    ``check`` returns the issues of the directory's rows and digests. ``row_digest`` computes the digest of a Parquet
+    ``repo`` is another repository than the manifest's: card, load.py and manifest are then made for it. ``check``
+    returns the issues of the directory's rows and digests. ``row_digest`` computes the digest of a Parquet
     file's rows: with it, a published file that has the same rows in other bytes is downloaded, checked and kept;
     without it, ours is sent. ``overwrite`` allows to replace or delete files that no build made. Raises ArmError when
     the directory has issues, when its version stands elsewhere already, when a newer one is published, when a person's
@@ -96,7 +97,9 @@ def plan(
     base = _last(hub, repo, refs)
 
     def made(remote: Remote | None) -> Release:
-        return make_release(folder, remote, base, keep, lambda file: _has_rows(hub, repo, remote, file, row_digest))
+        return make_release(
+            folder, repo, remote, base, keep, lambda file: _has_rows(hub, repo, remote, file, row_digest)
+        )
 
     if refs and tag in refs.tags:
         tagged = Remote.read(hub, repo, refs.tags[tag])
@@ -112,9 +115,14 @@ def plan(
         if remote:
             _refuse_taken(hub, repo, remote, operations, overwrite)
     head, stands = (refs.head, refs.tags.get(tag)) if refs else (None, None)
-    return Plan(
-        repo, hub.url(repo), folder, release, head, operations, stands, private, checked.warnings, checked.findings
-    )
+    warnings = checked.warnings
+    if head and stands not in (None, head):
+        later = Remote.read(hub, repo, head)
+        if found := read_as_rows(later.manifest or manifest, set(later.files) - set(release.files)):
+            known = set(later.manifest["environment"]["files"]) if later.manifest else set()
+            if strange := [path for path in found if path not in known]:
+                warnings += (f"branch main holds files that `load_dataset` reads and no build made: {strange[0]}",)
+    return Plan(repo, hub.url(repo), folder, release, head, operations, stands, private, warnings, checked.findings)
 
 
 def public(hub: Hub, repo: str) -> ArmError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError
 from ..schemas.ids import file_sha256
-from .hub import Hub, RemoteFile, checked_repo_id
-from .release import CARD, MANIFEST, git_blob_id
+from .hub import Hub, RemoteFile, checked_repo_id, git_blob_id
+from .release import CARD, MANIFEST
 
 
 def pull(
@@ -22,6 +23,9 @@ def pull(
     bytes that the listing and the manifest say. A person's other files stay on the Hub. Raises ArmError when ``out``
     holds anything but this very revision, or when a file differs.
     """
+    out = Path(os.path.abspath(out))  # noqa: PTH100 - a link stays one, and is refused below
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise ArmError("is no folder", where=str(out), next_command="--out NEW")
     commit = hub.resolve(checked_repo_id(repo), revision)
     files = hub.files(repo, commit)
     where = f"{hub.url(repo)} at {commit}"

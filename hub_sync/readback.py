@@ -18,8 +18,11 @@ from .hub import Hub, without_urls
 # Knows nothing of this project. Streaming reads the card's YAML, its globs and its features, and one shard's bytes.
 _SCRIPT = """
 import json, sys
+import datasets
 from datasets import get_dataset_config_names, get_dataset_split_names, load_dataset
 
+# A Hub that stopped is told in a minute; by itself this library would ask it for a quarter of an hour.
+datasets.config.STREAMING_READ_MAX_RETRIES = datasets.config.STREAMING_OPEN_MAX_RETRIES = 2
 repo, revision, full = sys.argv[1], sys.argv[2] or None, sys.argv[3] == "full"
 for config in get_dataset_config_names(repo, revision=revision):
     for split in get_dataset_split_names(repo, config, revision=revision):
@@ -60,7 +63,10 @@ def load(
         raise ArmError(f"the card's tables are not those of the manifest: {missing}", where=where)
     for (table, split), sizes in expected.items():
         wanted = sum(sizes) if full else sizes[0]
-        if read[table][split] != wanted or (not full and shards[table, split] != len(sizes)):
+        if not full and shards[table, split] != len(sizes):
+            message = f"{table}/{split} was loaded from {shards[table, split]} files, the manifest has {len(sizes)}"
+            raise ArmError(message, where=where)
+        if read[table][split] != wanted:
             message = f"{table}/{split}: {read[table][split]} rows were loaded, the manifest says {wanted}"
             raise ArmError(message, where=where)
     return read
@@ -105,8 +111,13 @@ def _run(hub: Hub, source: str, commit: str | None, full: bool, home: Path) -> I
         errors: list[str] = []
         reader = threading.Thread(target=lambda: errors.extend(err))
         reader.start()
-        yield from out
-        reader.join()
+        try:
+            yield from out
+        except BaseException:  # an interrupt, or a caller that wants no more
+            process.kill()
+            raise
+        finally:
+            reader.join()
     if process.returncode:
         said = "".join(errors).strip().splitlines()
         raise LoadError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +14,8 @@ import orjson
 from ..cards.dataset import merge, render, words
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError
-from ..schemas.ids import sha256_hex
-from .hub import Hub, RemoteFile
+from ..schemas.ids import canonical_json, sha256_hex
+from .hub import Hub, RemoteFile, git_blob_id
 
 CARD, MANIFEST = "README.md", manifests.NAME
 Keep = Literal["hub", "local"]
@@ -108,14 +108,15 @@ class Release:
             if not content.equals(held.get(path))
         ]
         before = set(remote.manifest["environment"]["files"]) if remote and remote.manifest else set()
-        gone = {path for path in before if path.startswith(_OURS)} | set(filter(self._is_read, held))
+        gone = {path for path in before if path.startswith(_OURS)} | set(read_as_rows(self.manifest, held))
         return (*writes, *(Operation("delete", path, 0) for path in sorted((gone & set(held)) - set(self.files))))
 
-    def _is_read(self, path: str) -> bool:
-        """Whether `load_dataset` reads a file as rows of this release."""
-        tables = self.manifest["identity"]["tables"]
-        globs = [f"data/{table}/{split}-*.parquet" for table, entry in tables.items() for split in entry["splits"]]
-        return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
+
+def read_as_rows(manifest: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
+    """Those of ``paths`` that `load_dataset` reads as rows of a build."""
+    tables = manifest["identity"]["tables"]
+    globs = [f"data/{table}/{split}-*.parquet" for table, entry in tables.items() for split in entry["splits"]]
+    return sorted(path for path in paths if any(fnmatch.fnmatchcase(path, glob) for glob in globs))
 
 
 def strangers(hub: Hub, repo: str, remote: Remote, operations: Sequence[Operation]) -> list[str]:
@@ -136,8 +137,9 @@ def strangers(hub: Hub, repo: str, remote: Remote, operations: Sequence[Operatio
 
 
 def make_release(
-    folder: Path, remote: Remote | None, base: Remote | None, keep: Keep | None, is_kept: Callable[[RemoteFile], bool]
-) -> Release:
+    folder: Path, repo: str, remote: Remote | None, base: Remote | None, keep: Keep | None,
+    is_kept: Callable[[RemoteFile], bool],
+) -> Release:  # fmt: skip
     """The release of a built directory on top of ``remote``; ``base`` is the revision published last, if any.
 
     A published file whose rows are equal is kept, whatever bytes a newer writer made of them, if ``is_kept`` agrees;
@@ -145,11 +147,12 @@ def make_release(
     those of the local card when only they changed since ``base``; when both did, ``keep`` decides, and without it
     ArmError is raised.
     """
-    local = manifests.manifest_of(folder)
+    local, renamed = _for_repo(manifests.manifest_of(folder), folder, repo)
     kept = {path for path in _kept(local, remote) if remote and is_kept(remote.files[path])}
     environment = local["environment"]
     files = {
-        path: Content(entry["sha256"], entry["bytes"], folder / path) for path, entry in environment["files"].items()
+        path: Content(entry["sha256"], entry["bytes"], renamed.get(path, folder / path))
+        for path, entry in environment["files"].items()
     }
     if remote and remote.manifest:
         published = remote.manifest["environment"]["files"]
@@ -169,9 +172,26 @@ def make_release(
     return Release(identity["name"], identity["version"], files, manifest, card)
 
 
-def git_blob_id(data: bytes) -> str:
-    """Git's id of a blob with these bytes."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+def _for_repo(manifest: dict[str, Any], folder: Path, repo: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest of a build as ``repo``, and the files that name the repository: only load.py does."""
+    namespace, name = repo.split("/")
+    identity = {**manifest["identity"], "namespace": namespace, "name": name}
+    if identity == manifest["identity"]:
+        return manifest, {}
+    files, changed = dict(manifest["environment"]["files"]), {}
+    if "load.py" in files:
+        text = (folder / "load.py").read_bytes()
+        changed["load.py"] = re.sub(
+            rb'^REPO = ".*"$', b'REPO = "%s"' % repo.encode(), text, count=1, flags=re.MULTILINE
+        )
+        files["load.py"] = {"sha256": sha256_hex(changed["load.py"]), "bytes": len(changed["load.py"])}
+    renamed = {
+        **manifest,
+        "identity": identity,
+        "identity_sha256": sha256_hex(canonical_json(identity)),
+        "environment": {**manifest["environment"], "files": files},
+    }
+    return manifests.parse(orjson.dumps(renamed), repo), changed  # not every name is one
 
 
 def _kept(local: Mapping[str, Any], remote: Remote | None) -> set[str]:

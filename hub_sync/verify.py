@@ -15,7 +15,7 @@ from ..schemas.errors import ArmError, Issue
 from . import readback
 from .hub import Hub, checked_repo_id
 from .pull import download
-from .release import CARD, MANIFEST
+from .release import CARD, MANIFEST, read_as_rows
 
 Progress = Callable[[str, int, int], None]
 
@@ -58,8 +58,8 @@ def verify_revision(
         if not _misleads(folder, manifest):  # else stock datasets would follow whatever the card names
             loaded, problem = _load(hub, str(folder), None, manifest, progress)
             issues += problem or _load(hub, repo, commit, manifest, progress)[1]
-    strangers = sorted(name for name in set(files) - names if name.startswith("data/"))
-    issues += [Issue(name, 0, "$", "is not in the manifest, and lies where rows are read from") for name in strangers]
+    for name in read_as_rows(manifest, set(files) - names):
+        issues.append(Issue(name, 0, "$", "is not in the manifest, and `load_dataset` reads it"))
     return Verified(where, commit, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded)
 
 

@@ -103,7 +103,7 @@ def test_push_refuses_a_build_that_is_not_what_is_declared(shell: Shell, tmp_pat
     done = other.run("arm push --yes")
     assert done.returncode == 1
     assert "is not built as declared" in done.stderr
-    assert "next: arm build --name action-reward-models-data" in done.stderr
+    assert "next: arm build registry.yaml --name action-reward-models-data" in done.stderr
 
 
 def test_push_stops_at_secrets_unless_told(shell: Shell, tmp_path: Path) -> None:
@@ -129,6 +129,7 @@ def test_push_stops_at_secrets_unless_told(shell: Shell, tmp_path: Path) -> None
     ("line", "status", "said"),
     [
         ("arm push nope --yes", 2, "there is no dataset 'nope'"),
+        ("arm push data --yes", 2, "data: is neither a built directory nor a registry"),
         ("arm push --repo nobody --yes", 1, "namespace/name is expected"),
         ("arm pull nobody", 1, "namespace/name is expected"),
         ("arm pull your-name/nothing", 1, "your-name/nothing: there is no such dataset"),
@@ -148,7 +149,7 @@ def test_wrong_usage(shell: Shell, line: str, status: int, said: str) -> None:
         assert "Traceback" not in done.stderr
         assert bool(done.stdout) == bool(ending)
         if ending:
-            assert said in orjson.loads(done.stdout)["error"]
+            assert said.rpartition(": ")[2] in orjson.loads(done.stdout)["error"]
 
 
 def test_a_hub_that_does_not_answer_is_named(shell: Shell) -> None:
@@ -190,3 +191,33 @@ def test_a_second_hub_of_the_same_folder_is_the_first(tmp_path: Path) -> None:
     assert first == second
     assert orjson.loads(alone.run("arm hub stop --dir h --json").stdout)["stopped"] is True
     assert orjson.loads(alone.run("arm hub stop --dir h --json").stdout)["stopped"] is False
+
+
+@pytest.mark.parametrize("token", [" {} ", "{}\r\n", "{}\nx", "{}\u00e9"])
+def test_a_token_with_something_around_it_is_never_shown(shell: Shell, token: str) -> None:
+    shell.run("arm push --yes")
+    secret = shell.exported["HF_TOKEN"]
+    odd = Shell(shell.folder, {**shell.exported, "HF_TOKEN": token.format(secret)})
+    done = odd.run(f"arm pull {REPO} --out with-token")
+    assert secret not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (0 if token.format("").isspace() else 2)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["127.0.0.1:1", "ftp://127.0.0.1", "http://user:secret@127.0.0.1:1", "http://127.0.0.1:99999", "http://"],
+)
+def test_an_endpoint_that_is_none_is_refused_at_once(shell: Shell, endpoint: str) -> None:
+    odd = Shell(shell.folder, {**shell.exported, "HF_ENDPOINT": endpoint})
+    for line in ("arm push --dry-run", f"arm pull {REPO} --out odd", f"arm verify {REPO}"):
+        done = odd.run(line)
+        assert done.returncode == 2
+        assert "HF_ENDPOINT is no address of a Hub" in done.stderr
+        assert "secret" not in done.stderr
+
+
+def test_an_endpoint_with_blanks_and_a_slash_works(shell: Shell) -> None:
+    shell.run("arm push --yes")
+    odd = Shell(shell.folder, {**shell.exported, "HF_ENDPOINT": f"{shell.exported['HF_ENDPOINT']}/"})
+    assert odd.run(f"arm verify {REPO}").returncode == 0

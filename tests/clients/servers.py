@@ -6,6 +6,7 @@ import http.client
 import json
 import threading
 from dataclasses import dataclass, field
+from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -82,8 +83,11 @@ class MadeUp(Server):
     def __init__(self, listing: list[str], files: dict[str, bytes]) -> None:
         self._files = files
         self.sha: str | None = SHA  # what it calls the commit
-        sized = [(name, len(files.get(name, b""))) for name in listing]
-        self._tree = [{"type": "file", "path": name, "size": size, "oid": "0" * 40} for name, size in sized]
+        given = [(name, files.get(name, b"")) for name in listing]
+        self._tree = [
+            {"type": "file", "path": name, "size": len(data), "oid": sha1(b"blob %d\0" % len(data) + data).hexdigest()}
+            for name, data in given
+        ]
         super().__init__()
 
     def answer(self, asked: Asked, body: bytes) -> Answer:

@@ -442,3 +442,29 @@ def test_a_pull_request_of_someone_else_is_not_taken(publisher: Publisher, hub: 
     states = {entry.num: entry.status for entry in hub.api.get_repo_discussions(repo(publisher), repo_type="dataset")}
     assert states == {1: "open", 2: "merged"}
     assert done.tagged
+
+
+def test_another_repository_is_named_by_its_own_card_and_loader(publisher: Publisher, hub: Hub) -> None:
+    publisher.build()
+    other = f"lab/{publisher.name}-elsewhere"
+    done = publisher.push(hub, repo=other)
+    files = hub.files(other, done.commit)
+    for name in ("README.md", "load.py", "manifest.json"):
+        text = hub.read(other, files[name], done.commit).decode()
+        assert f"{publisher.name}-elsewhere" in text
+        assert f'lab/{publisher.name}"' not in text
+    from action_reward_models.hub_sync.verify import verify_revision
+    from action_reward_models.registry import check_build
+
+    assert verify_revision(hub, other, "v1.0.0", check_build).issues == ()
+    assert publisher.push(hub, repo=other).committed is False
+    assert hub.refs(repo(publisher)) is None
+
+
+def test_a_stray_file_on_main_is_told_although_the_version_is_published(publisher: Publisher, hub: Hub) -> None:
+    publisher.build()
+    publisher.push(hub)
+    assert publisher.plan(hub).warnings == ()
+    write(hub, repo(publisher), **{"data__states__train-9_dot_parquet": b"x"})
+    (warning,) = publisher.plan(hub).warnings
+    assert "data/states/train-9.parquet" in warning

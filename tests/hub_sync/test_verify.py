@@ -216,3 +216,49 @@ def test_pull_refuses_what_the_manifest_does_not_name(healthy: Path, tmp_path: P
     with pytest.raises(ArmError, match="is not the file that the manifest names"):
         pull(hub, "lab/flipped", "main", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_lies_in_the_cache_of_a_person_is_not_what_the_hub_has(healthy: Path, tmp_path: Path, hub: Hub) -> None:
+    """A damaged Hub fails although the cache is right, and a damaged cache is not the Hub's fault."""
+    from huggingface_hub import hf_hub_download
+
+    commit = upload(hub, healthy, "lab/cached")
+    names = [path.relative_to(healthy).as_posix() for path in healthy.rglob("*") if path.is_file()]
+    for name in names:
+        cached = Path(
+            hf_hub_download(
+                "lab/cached", name, repo_type="dataset", revision=commit, endpoint=hub.endpoint, token=False
+            )
+        ).resolve()
+        data = cached.read_bytes()
+        cached.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    assert verify_revision(hub, "lab/cached", "main", check_build).issues == ()
+    pull(hub, "lab/cached", "main", tmp_path / "out")
+    assert not check_build(tmp_path / "out")
+    assert hub.read("lab/cached", hub.files("lab/cached", commit)["README.md"], commit).decode().startswith("---")
+
+
+def test_a_person_may_keep_other_files_below_data(healthy: Path, hub: Hub) -> None:
+    from huggingface_hub import CommitOperationAdd
+
+    upload(hub, healthy, "lab/notes")
+    notes = [CommitOperationAdd("data/notes.json", b"{}")]
+    hub.api.create_commit("lab/notes", notes, commit_message="mine", repo_type="dataset")
+    assert verify_revision(hub, "lab/notes", "main", check_build).issues == ()
+    stray = [CommitOperationAdd("data/states/train-9.parquet", b"x")]
+    hub.api.create_commit("lab/notes", stray, commit_message="mine", repo_type="dataset")
+    assert "and `load_dataset` reads it" in messages(verify_revision(hub, "lab/notes", "main", check_build))
+
+
+def test_pull_writes_to_a_new_folder_only(healthy: Path, tmp_path: Path, hub: Hub) -> None:
+    upload(hub, healthy, "lab/where")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link", "dangling"):
+        with pytest.raises(ArmError, match="is no folder"):
+            pull(hub, "lab/where", "main", tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "empty", "file", "link"]
+    pull(hub, "lab/where", "main", tmp_path / "empty")
+    assert not check_build(tmp_path / "empty")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from action_reward_models.hub_sync.release import git_blob_id
+from action_reward_models.hub_sync.hub import git_blob_id
 
 
 @dataclass(frozen=True)
