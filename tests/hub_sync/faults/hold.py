@@ -10,17 +10,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from action_reward_models.cards.dataset import render
 from action_reward_models.hub_sync.hub import git_blob_id
+
+NAMING = ("README.md", "load.py", "manifest.json")
 
 
 @dataclass(frozen=True)
 class Held:
-    """A repository. ``commits`` are those of main, newest first; ``files``: commit -> path -> sha256 of its bytes."""
+    """A repository. ``commits`` are those of main, newest first; ``files``: commit -> path -> sha256 of its bytes.
 
+    ``naming``: commit -> path -> bytes of the files that name the repository.
+    """
+
+    repo: str
     commits: list[str]
     tags: dict[str, str]
     pull_requests: int
     files: dict[str, dict[str, str]]
+    naming: dict[str, dict[str, bytes]]
 
     def complete(self, built: Path, tag: str = "v1.0.0", commits: int = 2) -> str:
         """The commit of the one tag: complete, a part of main, and the only one that anyone published."""
@@ -30,8 +38,23 @@ class Held:
         assert len(self.commits) == commits
         here = {p.relative_to(built).as_posix(): p for p in built.rglob("*") if p.is_file()}
         there = {name: sha256 for name, sha256 in self.files[commit].items() if name != ".gitattributes"}
-        assert there == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in here.items()}
+        assert set(there) == set(here)
+        for name, path in here.items():
+            if name not in NAMING:
+                assert there[name] == hashlib.sha256(path.read_bytes()).hexdigest(), name
+        self._named(built, self.naming[commit])
         return commit
+
+    def _named(self, built: Path, files: dict[str, bytes]) -> None:
+        """What names the repository is that of the build, under this repository's name."""
+        manifest, ours = json.loads(files["manifest.json"]), json.loads((built / "manifest.json").read_bytes())
+        before = f"{ours['identity']['namespace']}/{ours['identity']['name']}".encode()
+        ours["identity"]["namespace"], ours["identity"]["name"] = self.repo.split("/")
+        assert manifest["identity"] == ours["identity"]
+        loader = (built / "load.py").read_bytes().replace(b'"%s"' % before, b'"%s"' % self.repo.encode())
+        assert files["load.py"] == loader
+        assert manifest["environment"]["files"]["load.py"]["sha256"] == hashlib.sha256(loader).hexdigest()
+        assert files["README.md"].decode() == render(manifest)
 
 
 def read(url: str, token: str, repo: str) -> Held:
@@ -59,13 +82,16 @@ class _Reader:
         others = {ref["targetCommit"] for ref in refs["pullRequests"]}
         main = self._log(repo, heads["main"])
         every = {sha for start in {*heads.values(), *tags.values(), *others} for sha in self._log(repo, start)}
-        return Held(main, tags, len(refs["pullRequests"]), {sha: self._files(repo, sha) for sha in every})
+        files, naming = {}, {}
+        for sha in every:
+            files[sha], naming[sha] = self._files(repo, sha)
+        return Held(repo, main, tags, len(refs["pullRequests"]), files, naming)
 
     def _log(self, repo: str, commit: str) -> list[str]:
         return [entry["id"] for entry in self._json(f"/api/datasets/{repo}/commits/{commit}")]
 
-    def _files(self, repo: str, commit: str) -> dict[str, str]:
-        found = {}
+    def _files(self, repo: str, commit: str) -> tuple[dict[str, str], dict[str, bytes]]:
+        found, naming = {}, {}
         for entry in self._json(f"/api/datasets/{repo}/tree/{commit}?recursive=true"):
             if entry["type"] != "file":
                 continue
@@ -77,7 +103,9 @@ class _Reader:
             else:
                 assert git_blob_id(data) == entry["oid"]
             found[entry["path"]] = sha256
-        return found
+            if entry["path"] in NAMING:
+                naming[entry["path"]] = data
+        return found, naming
 
     def _json(self, path: str) -> Any:
         return json.loads(self._get(path))
