@@ -78,6 +78,8 @@ def join(rows: Any, other: Any, *, on: str) -> Any:
         raise LoadError(f"These rows come from two builds, {first} and {second}.")
     if on == "images":
         return _with_pictures(rows, other)
+    if on not in rows.column_names or on not in other.column_names:
+        raise LoadError(f"Both tables need the column {on}.")
     positions = {key: number for number, key in enumerate(other[on])}
     if len(positions) != other.num_rows:
         raise LoadError(f"One {on} names several rows of the other table; swap the two.")

@@ -330,6 +330,8 @@ def _behind(error: Exception) -> Exception:
 
 
 def _again(status: int | None) -> str | None:
+    if status == 507:
+        return "make room on the disk of the hub, then run the same command again"
     return _AGAIN if status in (*_TRANSIENT, 409, 412) else None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import secrets
+import sqlite3
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -32,6 +34,7 @@ def create_app(store: Store, hosts: tuple[str, ...] = LOOPBACK) -> ASGIApp:
     A page from elsewhere whose name was pointed at 127.0.0.1 would otherwise speak to the hub from a person's browser.
     """
     handlers = {HubError: _refusal, HTTPException: _no_route, ClientDisconnect: _gone}
+    handlers |= {OSError: _system, sqlite3.OperationalError: _system}
     app = Starlette(routes=_routes(), exception_handlers=handlers)
     app.router.redirect_slashes = False
     app.state.store = store
@@ -119,6 +122,14 @@ async def _refusal(request: Request, error: Exception) -> Response:
 async def _gone(request: Request, error: Exception) -> Response:
     """The client left before it had sent everything: nobody reads this answer, and nothing was wrong here."""
     return answer({"error": "the request was not complete"}, 400)
+
+
+async def _system(request: Request, error: Exception) -> Response:
+    """A full disk is said as such, so that no client tries again; any other failure of the system is a defect."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or (isinstance(error, sqlite3.OperationalError) and "disk is full" in str(error)):
+        return await _refusal(request, HubError(507, "the disk of the hub is full: nothing of this request was kept"))
+    raise error
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -320,3 +320,9 @@ def test_rows_of_two_builds(build: Build, toy: Toy) -> None:
     other = toy.build(validation=0.5)
     with pytest.raises(LoadError, match="come from two builds"):
         join(get(build, "bt_pairs", "train"), get(other, "states", "train"), on="state_id")
+
+
+def test_a_join_on_what_is_no_common_column(build: Build) -> None:
+    rows = get(build, "states", "train")
+    with pytest.raises(LoadError, match="Both tables need the column nope"):
+        join(rows, rows, on="nope")
