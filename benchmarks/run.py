@@ -40,6 +40,7 @@ def main() -> int:
     quick = parser.parse_args().quick
     lines = measure("validate.py") + measure("images.py")
     lines += measure("build.py", "--scale", "0.1" if quick else "1.0", "--rounds", "2" if quick else "3")
+    lines += measure("publish.py", "--states", "300" if quick else "2000")
     if quick:
         for line in lines:
             if line["name"] == "build: ours / script, CPU":
