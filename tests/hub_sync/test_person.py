@@ -9,15 +9,12 @@ import pytest
 from action_reward_models.cards.dataset import words
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.tests.hub_sync.steps import repo
 
 if TYPE_CHECKING:
     from tests.hub_sync.conftest import Publisher
 
 BEGIN = "<!-- action-reward-models:begin -->"
-
-
-def repo(publisher: Publisher) -> str:
-    return f"lab/{publisher.name}"
 
 
 def card_of(hub: Hub, name: str) -> str:
