@@ -146,7 +146,7 @@ def _has_rows(hub: Hub, repo: str, remote: Remote | None, file: RemoteFile, row_
                             digest = row_digest(path, table["schema"]) if file_sha256(path) == file.sha256 else None
                         except Exception:  # whatever a damaged file raises: it does not have those rows
                             digest = None
-                        return digest == entry["row_digest"]
+                        return bool(digest == entry["row_digest"])
     return False
 
 
