@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -210,3 +211,19 @@ def test_a_stray_file_on_main_is_told_although_the_version_is_published(publishe
     write(hub, repo(publisher), **{"data__states__train-9_dot_parquet": b"x"})
     (warning,) = publisher.plan(hub).warnings
     assert "data/states/train-9.parquet" in warning
+
+
+def test_a_published_file_that_cannot_be_read_is_not_kept(publisher: Publisher, hub: Hub) -> None:
+    publisher.build()
+    done = publisher.push(hub)
+    files = hub.files(repo(publisher), done.commit)
+    (path,) = (path for path in files if path.startswith("data/states/"))
+    manifest = orjson.loads(hub.read(repo(publisher), files["manifest.json"], done.commit))
+    data = b"PAR1" + b"x" * 2000
+    manifest["environment"]["files"][path] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    key = path.replace("/", "__").replace(".", "_dot_")
+    write(hub, repo(publisher), **{key: data, "manifest_dot_json": orjson.dumps(manifest)})
+    publisher.version = "1.0.1"
+    publisher.build()
+    publisher.push(hub)
+    assert verify_revision(hub, repo(publisher), "v1.0.1", check_build).issues == ()
