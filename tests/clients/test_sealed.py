@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -72,5 +73,8 @@ def test_the_background_goes_on_and_ends_with_the_namespace(tmp_path: Path) -> N
         ran = place.run(["sh", "-c", 'sh -c "sleep 600; :" "$0" >&- 2>&- &', mark], ENV, tmp_path)
         assert ran.code == 0
         assert place.run(["true"], ENV, tmp_path).code == 0
+        deadline = time.monotonic() + 10
+        while processes() != 1 and time.monotonic() < deadline:  # it may be about to become the shell that it runs
+            time.sleep(0.01)
         assert processes() == 1
     assert processes() == 0
