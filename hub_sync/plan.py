@@ -102,7 +102,7 @@ def plan(
         )
 
     if refs and tag in refs.tags:
-        tagged = Remote.read(hub, repo, refs.tags[tag])
+        tagged = base if base and base.commit == refs.tags[tag] else Remote.read(hub, repo, refs.tags[tag])
         release = made(tagged)
         if changes := release.operations(tagged):
             raise _stands_elsewhere(hub, repo, tag, refs, changes)

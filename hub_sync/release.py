@@ -89,7 +89,6 @@ class Release:
     version: str
     files: Mapping[str, Content]
     manifest: Mapping[str, Any]
-    card: str
 
     @property
     def tag(self) -> str:
@@ -164,12 +163,11 @@ def make_release(
         manifest, data = remote.manifest, remote.manifest_bytes
     else:
         data = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
-    card = _card((folder / CARD).read_bytes().decode("utf-8"), manifest, remote, base, keep)
+    written = _card((folder / CARD).read_bytes().decode("utf-8"), manifest, remote, base, keep).encode("utf-8")
     files[MANIFEST] = Content(sha256_hex(data), len(data), data)
-    written = card.encode("utf-8")
     files[CARD] = Content(sha256_hex(written), len(written), written)
     identity = manifest["identity"]
-    return Release(identity["name"], identity["version"], files, manifest, card)
+    return Release(identity["name"], identity["version"], files, manifest)
 
 
 def _for_repo(manifest: dict[str, Any], folder: Path, repo: str) -> tuple[dict[str, Any], dict[str, bytes]]:
