@@ -174,6 +174,7 @@ def _source(spec: BuildSpec, position: int, files: Sequence[SourceFile]) -> dict
         "constants": dict(source.constants),
         "on_invalid": source.on_invalid,
         "on_conflict": source.on_conflict,
+        "origin": source.origin and source.origin.to_json(),
         "files": [
             {"path": f.name, "sha256": f.sha256, "bytes": f.bytes, "records": f.records}
             for f in sorted(files, key=lambda f: f.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,24 @@ DEFAULT_RULES: Mapping[str, str] = {
     "done_vs_done": "quarantine",
     "unparsed": "drop",
 }
+Redaction = Literal["secrets", "addresses"]
 BASE_TABLES = ("states", "candidate_sets", "teacher_labels")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where on the Hub the files of a source come from: raw files of a commit, or a table of a dataset's version.
+
+    A version is pinned by its identity, so that a dataset rests on the same one before and after it is published.
+    """
+
+    repo: str  # namespace/name
+    revision: str  # as declared; v1.0.0 for a version of a dataset
+    commit: str | None = None  # of raw files
+    identity_sha256: str | None = None  # of the version of a dataset
+
+    def to_json(self) -> dict[str, str | None]:
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -35,6 +52,7 @@ class SourceSpec:
     constants: Mapping[str, Any] = field(default_factory=dict)  # actor, actor_revision, sampling, teacher
     on_invalid: Literal["error", "exclude"] = "error"
     on_conflict: Literal["error", "quarantine"] = "error"
+    origin: Origin | None = None  # None: the publisher's own files
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,7 @@ class LabelSpec:
 @dataclass(frozen=True)
 class GateSpec:
     leakage: Literal["error", "warn"] = "error"
+    secrets: Literal["error", "warn"] = "error"  # looked at before publishing
     max_excluded: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -99,6 +118,7 @@ class BuildSpec:
     gates: GateSpec = GateSpec()
     shards: int | None = None
     description: str = ""
+    redact: tuple[Redaction, ...] = ()
 
     def parameters(self) -> dict[str, Any]:
         """Everything but the input bytes that decides the build, as JSON: staleness compares it."""
@@ -129,6 +149,11 @@ class BuildSpec:
                 "max_pairs_per_set": self.pairs.max_pairs_per_set,
                 "rules": dict(self.pairs.rules),
             },
-            "gates": {"leakage": self.gates.leakage, "max_excluded": dict(self.gates.max_excluded)},
+            "redact": list(self.redact),
+            "gates": {
+                "leakage": self.gates.leakage,
+                "secrets": self.gates.secrets,
+                "max_excluded": dict(self.gates.max_excluded),
+            },
             "shards": self.shards,
         }

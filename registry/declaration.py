@@ -161,6 +161,7 @@ class _Reader:
             labels=LabelSpec(**data.get("labels", {})),
             gates=GateSpec(**data.get("gates", {})),
             shards=data.get("shards"),
+            redact=tuple(data.get("redact", ())),
         )
         return self._with_training_tables(spec, tables, f"{where}.tables")
 
@@ -172,8 +173,10 @@ class _Reader:
         for name in sorted(set(data) & set(_ONLY)):
             if data["kind"] not in _ONLY[name]:
                 self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(_ONLY[name])}")
-        files = matching(data["path"], self.file.path.parent)
-        if not files:
+        if "path" not in data:
+            self.issue(where, "says not where its records are: path is missing")
+        files = matching(data["path"], self.file.path.parent) if "path" in data else []
+        if "path" in data and not files:
             self.issue(f"{where}.path", f"matches no file: {data['path']}")
         return SourceSpec(
             kind=data["kind"],

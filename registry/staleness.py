@@ -76,6 +76,8 @@ def _sources(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
             value = dict(new.constants) if name == "constants" else getattr(new, name)
             if old[name] != value:
                 yield f"sources[{number}].{name}: {_short(old[name])} -> {_short(value)}"
+        origin = new.origin and new.origin.to_json()
+        yield from _differences(f"sources[{number}].origin", old.get("origin"), origin)
         known = {file["path"]: file["sha256"] for file in old["files"]}
         now = dict(new.files)
         yield from (f"sources[{number}]: {name} is new" for name in sorted(now.keys() - known.keys()))
