@@ -53,7 +53,8 @@ def tables() -> str:
     parts += ["", "## Record kinds without a builder yet\n"]
     parts += [f"- `{name}`: {load(name)['description']}" for name in _BEYOND]
     parts += ["", "## Source records\n"]
-    known = {*TABLES.values(), *_BEYOND, "registry/1", "manifest/1", "prompt_template/1"}
+    files = ("registry/1", "manifest/1", "prompt_template/1", "recipe/1", "model_manifest/1", "lock/1", "plan/1")
+    known = {*TABLES.values(), *_BEYOND, *files}
     for name in names():
         if name not in known:
             parts += [f"### `{name}`\n", load(name)["description"] + "\n", *_fields(name), ""]

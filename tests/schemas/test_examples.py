@@ -35,6 +35,10 @@ def test_the_folders_are_the_schemas_and_none_is_empty() -> None:
         "registry",
         "manifest",
         "prompt_template",
+        "recipe",
+        "model_manifest",
+        "lock",
+        "plan",
     }  # whole files
     assert {folder.name for folder in EXAMPLES.iterdir()} == expected
     for folder in EXAMPLES.iterdir():
