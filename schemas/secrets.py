@@ -12,7 +12,7 @@ has read already. JSON is read as the text it is, so that quotes may be escaped 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -112,6 +112,7 @@ def _address(value: str) -> bool:
         _RESERVED.search(domain)
         or _EXTENSIONS.fullmatch(domain.rpartition(".")[2])
         or _MACHINES.fullmatch(local)
+        or local.startswith("redacted-")  # what a redaction left of a password before a host
         or domain == "users.noreply.github.com"
     )
 
@@ -204,11 +205,18 @@ RULES: tuple[_Rule, ...] = (
         _named(f"[a-z0-9]{{0,32}}(?:{_PASSWORD})", rf"(?P<v>{_PLAIN}{{4,128}}+)(?![(\[{{])"),
         _guarded,
     ),
-    _rule(  # a field that a tool call fills: {"label": "Password", "text": "..."}
+    _rule(  # a field that a tool call fills: {"label": "Password", "text": "..."}, label="Password", text="..."
         "password",
         "password",
-        rf"(?P<k>password){_QUOTE}\s{{0,3}},\s{{0,3}}{_QUOTE}(?:text|value){_QUOTE}\s{{0,3}}:\s{{0,3}}{_QUOTE}"
+        rf"(?P<k>password){_QUOTE}\s{{0,3}},\s{{0,3}}(?:{_QUOTE})?(?:text|value)(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}{_QUOTE}"
         rf"(?P<v>[^\s\"'<>\\]{{3,128}}+)(?={_QUOTE})",
+        _chosen,
+    ),
+    _rule(  # the same, the other way round
+        "password",
+        "password",
+        rf"(?:{_QUOTE})?(?:text|value)(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}{_QUOTE}(?P<v>[^\s\"'<>\\]{{3,128}}+){_QUOTE}"
+        rf"\s{{0,3}},\s{{0,3}}(?:{_QUOTE})?(?:label|field)(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}{_QUOTE}(?P<k>password){_QUOTE}",
         _chosen,
     ),
     _rule(  # the same field in a page's HTML
@@ -226,3 +234,9 @@ RULES: tuple[_Rule, ...] = (
         "…@…",
     ),
 )
+
+# What a dataset can declare to be redacted -> the kinds of findings it covers.
+GROUPS: Mapping[str, frozenset[str]] = {
+    "secrets": frozenset(rule.kind for rule in RULES) - {"e-mail address"},
+    "addresses": frozenset({"e-mail address"}),
+}

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from action_reward_models.schemas.secrets import findings
+from action_reward_models.schemas.secrets import GROUPS, RULES, findings
 
 RNG = random.Random(7)
 LETTERS = "".join(RNG.choices(string.ascii_letters, k=34))
@@ -82,6 +82,9 @@ PLANTED = [
     ("password", "'passwd' => '", "letmein", "'"),
     ("password", "pwd = `", "", ""),
     ("password", '{"label": "Password", "text": "', "letmein", '"}'),
+    ("password", 'fill(label="Password", text="', "letmein", '")'),
+    ("password", '{"text": "', "letmein", '", "label": "Password"}'),
+    ("password", 'fill(text="', "letmein", '", label="Password")'),
     ("password", '<input type="password" id="p" value="', "letmein", '">'),
     ("e-mail address", "Write to ", "jane.doe+web@gmail.com", ", please"),
     ("e-mail address", "<", "j@mail.uni-x.ac.uk", ">"),
@@ -115,7 +118,8 @@ CLEAN = [
     "https://a.b/c?page_token=CAUQAA12345678901234", "https://a.b/c?token=<your-token-here-123>",
     "https://a.b/?tokens=12345678901234567", "monkey=0123456789abcdef0123",
     "api_key: config/settings/v2-default.json", "api_key=os.environ.get('X')", "secret: the answer is 42",
-    "Bearer of bad news, 1234567890", "1.2.3.4:5678", "12:30:45 2026-01-02T03:04:05Z", "a" * 5000, "",
+    "Bearer of bad news, 1234567890", '{"text": "Go", "label": "Password"}', '{"text": "Log in", "label": "Password"}',
+    "https://user:redacted-url-credentials@gmail.com/", "[redacted e-mail address]", "password: [redacted password]", "1.2.3.4:5678", "12:30:45 2026-01-02T03:04:05Z", "a" * 5000, "",
 ]  # fmt: skip
 
 
@@ -143,6 +147,15 @@ def test_clean(text: str) -> None:
     assert list(findings(text)) == []
     assert list(findings(f'"{text}"')) == []
     assert list(findings(json.dumps({"text": f"\n{text}\n"}))) == []
+
+
+def test_every_kind_can_be_redacted_by_one_word() -> None:
+    kinds = {rule.kind for rule in RULES}
+    assert kinds == {kind for kind, *_ in PLANTED}
+    assert {kind: [name for name, group in GROUPS.items() if kind in group] for kind in kinds} == {
+        kind: ["addresses" if kind == "e-mail address" else "secrets"] for kind in kinds
+    }
+    assert frozenset().union(*GROUPS.values()) == kinds
 
 
 def test_several_in_one_text_come_in_order_without_overlap() -> None:
