@@ -221,7 +221,7 @@ def test_names_are_unique_and_asked_for_by_name(folder: Path) -> None:
     second = GOOD[GOOD.index("  - name") :]
     with pytest.raises(ArmError, match=r"has 1 problem") as caught:
         Registry.load(write(folder, GOOD + second))
-    assert caught.value.issues[0].message == "the name 'data' is taken by an earlier dataset"
+    assert caught.value.issues[0].message == "the name 'data' is taken by datasets[0]"
     registry = Registry.load(write(folder, GOOD + second.replace("name: data", "name: more")))
     assert registry.dataset("more").name == "more"
     with pytest.raises(UsageError, match="which dataset"):

@@ -1,0 +1,340 @@
+"""registry.yaml: read strictly and checked whole; what a schema cannot see becomes an issue at its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from ..builders.importers import IMPORTERS, formats
+from ..builders.spec import (
+    DEFAULT_RULES,
+    BuildSpec,
+    GateSpec,
+    LabelSpec,
+    Origin,
+    PairSpec,
+    PromptSpec,
+    SelectionSpec,
+    SourceSpec,
+    SplitSpec,
+)
+from ..builders.training_rows import load as load_prompt
+from ..schemas.actions import DIALECTS
+from ..schemas.arrow import Images, image_columns
+from ..schemas.errors import ArmError, Issue
+from ..schemas.store import TABLES
+from ..schemas.validate import nearest
+from ..schemas.yamlfile import YamlFile, read
+from .files import matching, published_names
+from .models import ModelSpec, read_recipe
+from .references import Kind, Reference, glob_problem, repo_problem, version_of
+
+_CONSTANTS = ("actor", "actor_revision", "sampling", "teacher")
+# Field of a source -> kinds it says something about; a field that nothing would read is refused.
+_ONLY = {
+    "dialect": ("episodes", "states", "candidate_sets"),
+    "space": ("episodes", "states", "candidate_sets"),
+    "actor": ("candidate_sets",),
+    "actor_revision": ("candidate_sets",),
+    "sampling": ("candidate_sets",),
+    "teacher": ("teacher_labels",),
+}
+TABLE = "table"  # the format of a version's own tables
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A checked registry.yaml. ``references``: per dataset, for each source what it refers to, None for own files."""
+
+    namespace: str
+    datasets: tuple[BuildSpec, ...]
+    models: tuple[ModelSpec, ...]
+    references: Mapping[str, tuple[Reference | None, ...]]
+
+
+def declaration(path: Path) -> Declaration:
+    """Read ``path``. Raises ArmError with every problem of the file (``file:line $.path``)."""
+    file = read(path, "registry/1")
+    reader = _Reader(file)
+    declared = file.data["datasets"]
+    datasets = tuple(reader.dataset(data, f"$.datasets[{i}]") for i, data in enumerate(declared))
+    models = tuple(
+        found
+        for i, data in enumerate(file.data.get("models", []))
+        if (found := reader.model(data, f"$.models[{i}]")) is not None
+    )
+    reader.names([data["name"] for data in declared], [data["name"] for data in file.data.get("models", [])])
+    reader.whole(datasets, models)
+    if reader.issues:
+        raise ArmError.of(str(path), reader.issues)
+    return Declaration(file.data["namespace"], datasets, models, reader.references)
+
+
+@dataclass
+class _Reader:
+    """Turns validated data into specs; what a schema cannot see becomes an issue at its line."""
+
+    file: YamlFile
+    issues: list[Issue] = field(default_factory=list)
+    references: dict[str, tuple[Reference | None, ...]] = field(default_factory=dict)
+
+    def issue(self, where: str, message: str) -> None:
+        self.issues.append(Issue(str(self.file.path), self.file.line(where), where, message))
+
+    def dataset(self, data: dict[str, Any], where: str) -> BuildSpec:
+        places = [f"{where}.sources[{i}]" for i in range(len(data["sources"]))]
+        references = [self._reference(s, place) for s, place in zip(data["sources"], places, strict=True)]
+        self.references[data["name"]] = tuple(references)
+        read = [
+            self.source(s, place, data["license"], reference)
+            for s, place, reference in zip(data["sources"], places, references, strict=True)
+        ]
+        sources = self._named(read, where)
+        tables = data["tables"]
+        self._needs(sources, tables, where)
+        self._says_something(data, sources, tables, where)
+        spec = BuildSpec(
+            name=data["name"],
+            namespace=self.file.data["namespace"],
+            version=data["version"],
+            license=data["license"],
+            description=data.get("description", "").strip(),
+            sources=sources,
+            split=SplitSpec(**data["split"]),
+            tables=tuple(tables),
+            images={t: cast(Images, o.get("images", "embed")) for t, o in tables.items() if _has_images(t)},
+            labels=LabelSpec(**data.get("labels", {})),
+            gates=GateSpec(**data.get("gates", {})),
+            shards=data.get("shards"),
+            redact=tuple(data.get("redact", ())),
+        )
+        return self._with_training_tables(spec, tables, f"{where}.tables")
+
+    def source(self, data: dict[str, Any], where: str, default_license: str, reference: Reference | None) -> SourceSpec:
+        if (data["kind"], data["format"]) not in IMPORTERS:
+            self._unknown(f"{where}.format", f"format of {data['kind']}", data["format"], formats(data["kind"]))
+        if data.get("dialect", "function") not in DIALECTS:
+            self._unknown(f"{where}.dialect", "dialect", data["dialect"], DIALECTS)
+        for name in sorted(set(data) & set(_ONLY)):
+            if data["kind"] not in _ONLY[name]:
+                self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(_ONLY[name])}")
+        files = matching(data["path"], self.file.path.parent) if "path" in data else []
+        if "path" in data and not files:
+            self.issue(f"{where}.path", f"matches no file: {data['path']}")
+        return SourceSpec(
+            kind=data["kind"],
+            format=data["format"],
+            files=tuple(("", path) for path in files),  # named when all files of the dataset are known
+            license=data.get("license", default_license),
+            dialect=data.get("dialect"),
+            space=data.get("space"),
+            constants={name: data[name] for name in _CONSTANTS if name in data},
+            on_invalid=data.get("on_invalid", "error"),
+            on_conflict=data.get("on_conflict", "error"),
+            origin=Origin(reference.repo, reference.revision) if reference else None,
+        )
+
+    def _reference(self, data: dict[str, Any], where: str) -> Reference | None:
+        """What a source refers to on the Hub, if it does; exactly one of path, repo and dataset says where it is."""
+        ways = [name for name in ("path", "repo", "dataset") if name in data]
+        if len(ways) != 1:
+            said = f"says it in {len(ways)} ways ({', '.join(ways)})" if ways else "says not where its records are"
+            self.issue(where, f"{said}; write one of path, repo (with revision and file) and dataset")
+            return None
+        for name in ("revision", "file"):
+            if name in data and ways != ["repo"]:
+                self.issue(f"{where}.{name}", "means something beside repo only")
+        if (data["format"] == TABLE) != (ways == ["dataset"]):
+            self.issue(f"{where}.format", "dataset is read with format: table, and nothing else is")
+        if ways == ["dataset"]:
+            return self._version(data["dataset"], "dataset", f"{where}.dataset")
+        return self._raw(data, where) if ways == ["repo"] else None
+
+    def _raw(self, data: dict[str, Any], where: str) -> Reference | None:
+        problem = repo_problem(data["repo"])
+        if problem:
+            self.issue(f"{where}.repo", problem)
+        if "revision" not in data:
+            problem = "is floating: add revision, a tag, branch or commit of it; arm lock pins the commit"
+            self.issue(f"{where}.repo", problem)
+        if "file" not in data:
+            problem = "says not which file: add file, a path or glob in the repository"
+            self.issue(f"{where}.repo", problem)
+        elif wrong := glob_problem(data["file"]):
+            problem = wrong
+            self.issue(f"{where}.file", problem)
+        return None if problem else Reference("dataset", data["repo"], data["revision"], data["file"])
+
+    def _version(self, text: str, kind: Kind, where: str) -> Reference | None:
+        try:
+            return version_of(text, kind, self.file.data["namespace"])
+        except ValueError as error:
+            self.issue(where, str(error))
+            return None
+
+    def model(self, data: dict[str, Any], where: str) -> ModelSpec | None:
+        """A checkpoint with its recipe, whose own problems are issues with their own file and line."""
+        path = self.file.path.parent / data["recipe"]
+        if not path.is_file():
+            self.issue(f"{where}.recipe", f"names no file: {data['recipe']}")
+            return None
+        try:
+            return read_recipe(data["name"], self.file.data["namespace"], data["version"], path)
+        except ArmError as error:
+            self.issue(f"{where}.recipe", f"{data['recipe']} {error.message}")
+            self.issues += error.issues
+            return None
+
+    # -- the registry as a whole ------------------------------------------------------------------------------------
+
+    def names(self, datasets: list[str], models: list[str]) -> None:
+        """A name is taken once: each has its folder in build/."""
+        places = [f"$.datasets[{i}].name" for i in range(len(datasets))]
+        places += [f"$.models[{i}].name" for i in range(len(models))]
+        first: dict[str, str] = {}
+        for name, place in zip([*datasets, *models], places, strict=True):
+            if first.setdefault(name.lower(), place) != place:  # not every file system tells capitals apart
+                self.issue(place, f"the name {name!r} is taken by {first[name.lower()][2:-5]}")
+
+    def whole(self, datasets: tuple[BuildSpec, ...], models: tuple[ModelSpec, ...]) -> None:
+        """References within the registry: to versions that it has or had, and without a circle."""
+        own = {f"{spec.namespace}/{spec.name}": spec for spec in datasets}
+        needs: dict[str, list[str]] = {}
+        for number, spec in enumerate(datasets):
+            for place, reference in enumerate(self.references[spec.name]):
+                where = f"$.datasets[{number}].sources[{place}].dataset"
+                if reference and reference.is_version and self._own(reference, own, where):
+                    needs.setdefault(spec.name, []).append(own[reference.repo].name)
+        for number, spec in enumerate(datasets):
+            if circle := _circle(spec.name, needs):
+                self.issue(f"$.datasets[{number}].sources", f"rests on itself: {' -> '.join(circle)}")
+        for number, model in enumerate(models):
+            self._own(model.dataset, own, f"$.models[{number}].recipe")
+
+    def _own(self, reference: Reference, own: Mapping[str, BuildSpec], where: str) -> bool:
+        """Whether ``reference`` is what this registry builds now; an older version is one that was published."""
+        spec = own.get(reference.repo)
+        if spec is None:
+            return False
+        if reference.version == spec.version:
+            return True
+        if _parts(reference.version) > _parts(spec.version):
+            self.issue(where, f"names {reference}, and version {spec.version} is the newest that is declared")
+        return False
+
+    def _unknown(self, where: str, what: str, word: str, known: Iterable[str]) -> None:
+        close = nearest(word, known)
+        hint = f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"
+        self.issue(where, f"is no {what}: {word!r}; {hint}")
+
+    def _named(self, sources: list[SourceSpec], where: str) -> tuple[SourceSpec, ...]:
+        """The sources with the published names of their files; a file is read once."""
+        folder = self.file.path.parent
+        names = published_names((path for source in sources for _, path in source.files), folder)
+        read: dict[Path, int] = {}
+        for number, source in enumerate(sources):
+            for _, path in source.files:
+                if not names[path].isprintable():  # also what is no UTF-8
+                    message = f"the file name {names[path]!r} cannot be published; rename the file"
+                    self.issue(f"{where}.sources[{number}].path", message)
+                if read.setdefault(path.resolve(), number) != number:
+                    message = f"{names[path]} is read by sources[{read[path.resolve()]}]; records are read once"
+                    self.issue(f"{where}.sources[{number}].path", message)
+        return tuple(
+            replace(source, files=tuple(sorted((names[path], path) for _, path in source.files))) for source in sources
+        )
+
+    def _says_something(
+        self, data: dict[str, Any], sources: tuple[SourceSpec, ...], tables: dict[str, Any], where: str
+    ) -> None:
+        """Declarations that nothing would read, and pictures that no table would hold, are mistakes."""
+        teacher = data.get("labels", {}).get("teacher")
+        judged: set[str | None] = {s.constants.get("teacher") for s in sources if s.kind == "teacher_labels"}
+        teachers = {name for name in judged if name is not None}
+        if teacher is not None and teacher not in teachers:
+            known = f"; there are {', '.join(sorted(teachers))}" if teachers else ""
+            self.issue(f"{where}.labels.teacher", f"no source declares the teacher {teacher!r}{known}")
+        trained = set(tables) & {"selection_sft", "bt_pairs"}
+        if data.get("labels") and not trained:
+            self.issue(f"{where}.labels", "means nothing without selection_sft or bt_pairs")
+        if trained and len(judged) > 1 and teacher is None and data.get("labels", {}).get("rule") != "majority":
+            named = ", ".join(sorted(name or "one that is not named" for name in judged))
+            message = f"have several teachers ({named}); write labels: {{teacher: NAME}}"
+            self.issue(f"{where}.sources", f"{message} or labels: {{rule: majority}}")
+        for table in data.get("gates", {}).get("max_excluded", {}):
+            if table not in tables:
+                self.issue(f"{where}.gates.max_excluded.{table}", "is no table of this dataset")
+        images = {t: o.get("images", "embed") for t, o in tables.items() if _has_images(t)}
+        if "reference" in images.values() and images.get("states") != "embed":
+            table = next(t for t, how in images.items() if how == "reference")
+            message = "refers to pictures that no table holds; let states embed them"
+            self.issue(f"{where}.tables.{table}.images", message)
+
+    def _needs(self, sources: tuple[SourceSpec, ...], tables: dict[str, Any], where: str) -> None:
+        kinds = {source.kind for source in sources}
+        if not kinds & {"episodes", "states"}:
+            self.issue(f"{where}.sources", "holds no states; add a source of kind episodes or states")
+        for table in tables:
+            for kind in _kinds_behind(table):
+                if kind not in kinds:
+                    self.issue(f"{where}.tables.{table}", f"needs a source of kind {kind}")
+
+    def _with_training_tables(self, spec: BuildSpec, tables: dict[str, Any], where: str) -> BuildSpec:
+        if (options := tables.get("selection_sft")) is not None:
+            prompt = self._prompt(options, "selection", f"{where}.selection_sft")
+            rest = {name: options[name] for name in ("duplicates", "shuffle") if name in options}
+            spec = replace(spec, selection=SelectionSpec(prompt, **rest))
+        if (options := tables.get("bt_pairs")) is not None:
+            prompt = self._prompt(options, "scalar", f"{where}.bt_pairs")
+            rest = {name: options[name] for name in ("max_pairs_per_set",) if name in options}
+            spec = replace(spec, pairs=PairSpec(prompt, rules={**DEFAULT_RULES, **options.get("rules", {})}, **rest))
+        return spec
+
+    def _prompt(self, options: dict[str, Any], kind: str, where: str) -> PromptSpec:
+        declared = options["prompt"]
+        if isinstance(declared, str):
+            spec = PromptSpec(id=declared, options=options.get("options", {}))
+        else:
+            path = self.file.path.parent / declared["file"]
+            spec = PromptSpec(file=(path, declared["sha256"]), options=options.get("options", {}))
+        try:
+            prompt = load_prompt(spec)
+        except ArmError as error:
+            hint = f" ({error.next_command})" if error.next_command else ""
+            self.issue(f"{where}.prompt", f"{error.message}{hint}")
+            self.issues += error.issues  # of an external file, with its own lines
+            return spec
+        if prompt.kind != kind:
+            self.issue(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
+        return spec
+
+
+def _has_images(table: str) -> bool:
+    return bool(image_columns(TABLES[table]))
+
+
+def _kinds_behind(table: str) -> Iterator[str]:
+    if table != "states":
+        yield "candidate_sets"
+    if table not in ("states", "candidate_sets"):
+        yield "teacher_labels"
+
+
+def _circle(name: str, needs: Mapping[str, list[str]]) -> list[str] | None:
+    """The way from ``name`` back to itself, if there is one."""
+
+    def walk(way: list[str]) -> list[str] | None:
+        for need in needs.get(way[-1], []):
+            if need == name:
+                return [*way, need]
+            if need not in way and (found := walk([*way, need])):
+                return found
+        return None
+
+    return walk([name])
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

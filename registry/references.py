@@ -1,0 +1,80 @@
+"""What a declaration refers to on the Hub: raw files, a version of a dataset or checkpoint, a base model."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ..schemas.manifest import is_safe_path
+
+Kind = Literal["dataset", "model"]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
+_VERSION = re.compile(r"(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One entry of arm.lock. ``file`` is the file or glob of raw records; None for a version and for a model."""
+
+    kind: Kind
+    repo: str
+    revision: str
+    file: str | None = None
+    is_version: bool = False  # of a dataset or checkpoint that was published with a manifest
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.kind, self.repo, self.revision, self.file or ""
+
+    @property
+    def version(self) -> str:
+        """``1.0.0`` of the tag ``v1.0.0``."""
+        return self.revision.removeprefix("v")
+
+    def __str__(self) -> str:
+        return f"{self.repo}@{self.revision}" + (f": {self.file}" if self.file else "")
+
+
+def version_of(text: str, kind: Kind, namespace: str) -> Reference:
+    """``[namespace/]name@1.0.0`` as a reference. Raises ValueError, whose text says what is wrong."""
+    name, at, version = text.partition("@")
+    repo = name if "/" in name else f"{namespace}/{name}"
+    if problem := repo_problem(repo):
+        raise ValueError(problem)
+    if not at:
+        raise ValueError(f"is floating: it names no version; write {name}@1.0.0")
+    if not _VERSION.fullmatch(version):
+        hint = f"; write {name}@{version[1:]}" if _VERSION.fullmatch(version.removeprefix("v")) else ""
+        raise ValueError(f"names {version!r}, which is no version like 1.0.0{hint}")
+    return Reference(kind, repo, f"v{version}", is_version=True)
+
+
+def repo_problem(repo: str) -> str | None:
+    """Why ``repo`` is no ``namespace/name``, or None."""
+    parts = repo.split("/")
+    if len(parts) == 2 and all(_NAME.fullmatch(part) for part in parts):
+        return None
+    return f"{repo!r} is no repository: namespace/name is expected"
+
+
+def glob_problem(pattern: str) -> str | None:
+    """Why ``pattern`` can match no file that a repository may hold, or None."""
+    plain = re.sub(r"[*?]|\[[^\]/]*\]", "x", pattern)
+    return None if is_safe_path(plain) else f"{pattern!r} is no path or glob within a repository"
+
+
+def matching(pattern: str, paths: Iterable[str]) -> list[str]:
+    """Those of ``paths`` that ``pattern`` names, sorted; ``*`` stays within a folder, ``**`` does not."""
+    parts = pattern.split("/")
+    return sorted(path for path in paths if is_safe_path(path) and _matches(path.split("/"), parts))
+
+
+def _matches(path: list[str], pattern: list[str]) -> bool:
+    if not pattern or not path:
+        return not pattern and not path
+    if pattern[0] == "**":
+        return _matches(path, pattern[1:]) or _matches(path[1:], pattern)
+    return fnmatch.fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
