@@ -192,7 +192,7 @@ class _Bucket:
                 raw = opened[number].read(length)
                 # The partition has read these bytes strictly; here they only have to be read again.
                 record = orjson.loads(raw)
-                context = Context(declared.dialect or "", path.parent)
+                context = Context(declared.dialect or "", path.parent, declared.space)
                 imported = ROWS[declared.kind, declared.format].read(record, context)
                 yield _Record(imported, declared, name, line, sha256_hex(raw))
 

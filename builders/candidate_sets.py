@@ -10,6 +10,7 @@ from .ledger import Row
 from .spec import SourceSpec
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "engine", "engine_version")
+_NOT_RECORDED: Mapping[str, Any] = dict.fromkeys(("finish_reason", "tokens", "logprob"))
 
 
 def build(imported: Row, declared: SourceSpec, source: Row, split: str, view: View) -> tuple[Row, list[Parsed]]:
@@ -20,12 +21,13 @@ def build(imported: Row, declared: SourceSpec, source: Row, split: str, view: Vi
     assert declared.dialect is not None
     parsed = [parse(declared.dialect, response) for response in imported["responses"]]
     constants = declared.constants
+    recorded = imported.get("recorded") or [_NOT_RECORDED] * len(parsed)
     row = {
         "set_id": imported["set_id"],
         "state_id": imported["state_id"],
         "draw": imported["draw"],
-        "actor": constants.get("actor"),
-        "actor_revision": constants.get("actor_revision"),
+        "actor": _said(imported, constants, "actor"),
+        "actor_revision": _said(imported, constants, "actor_revision"),
         "sampling": _sampling({**constants.get("sampling", {}), **imported["sampling"]}),
         "candidates": [
             {
@@ -37,11 +39,9 @@ def build(imported: Row, declared: SourceSpec, source: Row, split: str, view: Vi
                 "action_key": p.key,
                 "element_index": element_index(p.calls, view) if view.elements else None,
                 "parse_error": p.parse_error,
-                "finish_reason": None,
-                "tokens": None,
-                "logprob": None,
+                **known,
             }
-            for index, (response, p) in enumerate(zip(imported["responses"], parsed, strict=True))
+            for index, (response, p, known) in enumerate(zip(imported["responses"], parsed, recorded, strict=True))
         ],
         "n": len(parsed),
         "distinct_actions": len({p.key for p in parsed}),
@@ -52,6 +52,11 @@ def build(imported: Row, declared: SourceSpec, source: Row, split: str, view: Vi
         "split": split,
     }
     return row, parsed
+
+
+def _said(imported: Row, constants: Mapping[str, Any], name: str) -> Any:
+    said = imported.get(name)
+    return constants.get(name) if said is None else said
 
 
 def _sampling(known: Mapping[str, Any]) -> Row:

@@ -190,13 +190,7 @@ class _Pass:
         sets: dict[str, int] = {}  # set id -> bucket
         index = {kind: [array("q") for _ in range(buckets)] for kind in ("candidate_sets", "teacher_labels")}
         for source, file in self._sources("candidate_sets"):
-            context = Context(source.dialect or "", file.path.parent)
-            for line, record in self.records(source, file, "candidate_sets"):
-                try:
-                    row = ROWS[source.kind, source.format].read(record, context)
-                except ArmError as error:
-                    self.invalid(source, file, line, "candidate_sets", [(error.where or "$", error.message)])
-                    continue
+            for line, row in self._rows(source, file):
                 state_of = self.states.get(row["state_id"])
                 if state_of is None or state_of.quarantined:
                     self.ledger.units_in["candidate_sets"] += 1
@@ -207,9 +201,7 @@ class _Pass:
                 sets[row["set_id"]] = state_of.bucket
                 self._index(index["candidate_sets"][state_of.bucket], file, line)
         for source, file in self._sources("teacher_labels"):
-            context = Context("", file.path.parent)
-            for line, record in self.records(source, file, "teacher_labels"):
-                row = ROWS[source.kind, source.format].read(record, context)
+            for line, row in self._rows(source, file):
                 if (bucket := sets.get(row["set_id"])) is not None:
                     self._index(index["teacher_labels"][bucket], file, line)
                 elif row["set_id"] in self.states:
@@ -221,6 +213,17 @@ class _Pass:
                     detail = f"{file.name}:{line.number} no candidate set has this id"
                     self.ledger.exclude("teacher_labels", "teacher_labels", row["set_id"], "no_candidate_set", detail)
         self._write_indices(buckets, index)
+
+    def _rows(self, source: SourceSpec, file: SourceFile) -> Iterator[tuple[jsonl.Line, Row]]:
+        """Yield the candidate sets or labels of a file; what cannot be one becomes an issue or an exclusion."""
+        context = Context(source.dialect or "", file.path.parent, source.space)
+        for line, record in self.records(source, file, source.kind):
+            try:
+                row = ROWS[source.kind, source.format].read(record, context)
+            except ArmError as error:
+                self.invalid(source, file, line, source.kind, [(error.where or "$", error.message)])
+            else:
+                yield line, row
 
     def _write_indices(self, buckets: int, index: dict[str, list[array[int]]]) -> None:
         states: list[list[tuple[int, int]]] = [[] for _ in range(buckets)]

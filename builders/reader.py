@@ -17,8 +17,11 @@ from .ledger import Row
 _BATCH = 16  # rows; pictures make rows large
 
 
-def rows(path: Path, schema_name: str) -> Iterator[Row]:
-    """Yield the rows of one Parquet file in JSON form: pictures as ``sha256:<hex>`` of their bytes."""
+def rows(path: Path, schema_name: str, keep: Callable[[str, bytes], object] = lambda *_: None) -> Iterator[Row]:
+    """Yield the rows of one Parquet file in JSON form: pictures as ``sha256:<hex>`` of their bytes.
+
+    ``keep`` gets each embedded picture, as (reference, bytes), before the row that shows it comes.
+    """
     import pyarrow.parquet as pq
 
     pictures = arrow.image_columns(schema_name)
@@ -27,7 +30,8 @@ def rows(path: Path, schema_name: str) -> Iterator[Row]:
         for batch in file.iter_batches(_BATCH, use_threads=False):
             for row in batch.to_pylist():
                 for column, many in pictures.items():
-                    row[column] = [_reference(v) for v in row[column]] if many else _reference(row[column])
+                    value = row[column]
+                    row[column] = [_reference(v, keep) for v in value] if many else _reference(value, keep)
                 yield row
 
 
@@ -142,8 +146,10 @@ def _inside(path: Path, folder: Path) -> bool:
         return False
 
 
-def _reference(value: Any) -> str | None:
+def _reference(value: Any, keep: Callable[[str, bytes], object]) -> str | None:
     """``{"bytes", "path"}`` -> ``sha256:<hex>``; a referenced picture is that already."""
     if value is None or isinstance(value, str):
         return value
-    return f"sha256:{sha256_hex(value['bytes'])}"
+    reference = f"sha256:{sha256_hex(value['bytes'])}"
+    keep(reference, value["bytes"])
+    return reference

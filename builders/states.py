@@ -17,7 +17,7 @@ def build(imported: Row, source: Row, image: CheckedImage | None, spec: SplitSpe
         "screenshot_sha256": image.sha256 if image else None,
         "width": image.width if image else None,
         "height": image.height if image else None,
-        "screenshot_ops": list(image.ops) if image else [],
+        "screenshot_ops": [*imported.get("screenshot_ops", ()), *(image.ops if image else ())],
         "source": source,
         "split": split_of(imported["task_group"], spec),
     }

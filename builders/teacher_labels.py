@@ -9,33 +9,38 @@ from ..schemas.actions import Parsed
 from .ledger import Row
 from .spec import LabelSpec, SourceSpec
 
+_RECORDED = (
+    *("teacher_params_json", "prompt_id", "prompt_sha256", "order", "reply", "usage_json", "batch_id", "custom_id"),
+    "source_record_json",
+)
+
 
 def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed: Sequence[Parsed]) -> Row:
-    """Return the `teacher_labels` row. A pick outside the set is an outcome, never another candidate."""
-    teacher, selection = declared.constants.get("teacher"), imported["selection"]
+    """Return the `teacher_labels` row. A pick outside the set is an outcome, never another candidate.
+
+    An import that has a ``status`` is a label of another dataset: its id and all that it recorded stay.
+    """
+    selection = imported["selection"]
     in_range = selection is not None and 0 <= selection < len(parsed)
-    status = "null_in_source" if selection is None else "ok" if in_range else "out_of_range"
+    status = "ok" if in_range else "null_in_source" if selection is None else "out_of_range"
     picked = selection if status == "ok" else None
     ties = [] if picked is None else [i for i, p in enumerate(parsed) if i != picked and p.key == parsed[picked].key]
+    teacher = imported.get("teacher")
+    teacher = declared.constants.get("teacher") if teacher is None else teacher
+    known = {name: imported.get(name) for name in _RECORDED}
+    if status == "out_of_range":
+        known["source_record_json"] = known["source_record_json"] or f'{{"selection":{selection}}}'
     return {
-        "label_id": f"{set_row['set_id']}|{teacher or '-'}|-|0",
+        **known,
+        "label_id": imported.get("label_id") or f"{set_row['set_id']}|{teacher or '-'}|-|0",
         "set_id": set_row["set_id"],
         "state_id": set_row["state_id"],
         "teacher": teacher,
-        "teacher_params_json": None,
-        "repeat": 0,
-        "prompt_id": None,
-        "prompt_sha256": None,
-        "order": None,
+        "repeat": imported.get("repeat", 0),
         "selected_index": picked,
         "tie_indices": ties,
-        "status": status,
+        "status": imported.get("status", status) if selection is None else status,
         "reasoning": imported["reasoning"],
-        "reply": None,
-        "usage_json": None,
-        "batch_id": None,
-        "custom_id": None,
-        "source_record_json": None if status != "out_of_range" else f'{{"selection":{selection}}}',
         "source": source,
         "split": set_row["split"],
     }

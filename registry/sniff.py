@@ -22,6 +22,7 @@ from ..schemas.validate import for_schema
 _ALMOST = (".json", ".ndjson", ".jsonl", ".gz", ".zst", ".parquet")  # endings of files that may hold records, too
 _SAMPLE = 50  # records that decide the kind of a file, and whose responses decide dialect and space
 _DEFAULT_SPACE = {"function": "pixel", "openwebrl": "norm1000"}  # what the dialect's own actors write
+_RAW = [key for key in IMPORTERS if key[1] != "table"]  # tables come from a dataset that a registry names
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,11 @@ def sniff(folder: Path) -> Folder:
         else:
             found.sources.append(source)
     _drop_unjoinable_labels(found)
-    order = list(dict.fromkeys(kind for kind, _ in IMPORTERS))
+    order = list(dict.fromkeys(kind for kind, _ in _RAW))
     found.sources.sort(key=lambda source: (order.index(source.kind), source.path))
     if not found.of("episodes", "states"):
         skipped = "".join(f"\n  {path.name}: {why}" for path, why in found.skipped)
-        known = ", ".join(f"{kind} as {fmt}" for kind, fmt in IMPORTERS)
+        known = ", ".join(f"{kind} as {fmt}" for kind, fmt in _RAW)
         raise ArmError(f"holds no trajectories in a known form ({known}){skipped}", where=str(folder))
     _responses(found)
     return found
@@ -101,7 +102,7 @@ def _file(path: Path) -> Sniffed | str:
         return f"cannot be read: {error.strerror}"
     if not records:
         return "holds no records"
-    fits = {key: sum(for_schema(i.schema).is_valid(r) for r in sample) for key, i in IMPORTERS.items()}
+    fits = {key: sum(for_schema(IMPORTERS[key].schema).is_valid(r) for r in sample) for key in _RAW}
     (kind, fmt), valid = max(fits.items(), key=lambda item: item[1])
     if valid * 2 < len(sample) + broken:
         return f"{records:,} record{'s' if records > 1 else ''} of no known form"

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import first_release, openai_messages
+from . import first_release, openai_messages, tables
+from .tables import RECORDS
 from .types import Context, ImportedState, InvalidTurn
 
-__all__ = ["IMPORTERS", "ROWS", "STATES", "Context", "ImportedState", "InvalidTurn", "formats"]
+__all__ = ["IMPORTERS", "RECORDS", "ROWS", "STATES", "Context", "ImportedState", "InvalidTurn", "formats"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,13 @@ class RowImporter:
 STATES: Mapping[tuple[str, str], StateImporter] = {
     ("episodes", "openai_messages"): StateImporter("episode/1", openai_messages.states),
     ("states", "first_release"): StateImporter("first_release_state/1", first_release.states),
+    ("states", "table"): StateImporter("table_state/1", tables.states),
 }
 ROWS: Mapping[tuple[str, str], RowImporter] = {
     ("candidate_sets", "first_release"): RowImporter("first_release_candidates/1", first_release.candidate_set),
+    ("candidate_sets", "table"): RowImporter("table_candidates/1", tables.candidate_set),
     ("teacher_labels", "first_release"): RowImporter("first_release_label/1", first_release.teacher_label),
+    ("teacher_labels", "table"): RowImporter("table_label/1", tables.teacher_label),
 }
 IMPORTERS: Mapping[tuple[str, str], StateImporter | RowImporter] = {**STATES, **ROWS}
 

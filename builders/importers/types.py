@@ -13,6 +13,7 @@ class Context:
 
     dialect: str
     folder: Path  # of the source file; relative picture paths start here and may not leave it
+    space: str | None = None  # of the points in responses
 
 
 @dataclass(frozen=True, slots=True)
