@@ -14,7 +14,10 @@ def matching(pattern: str, folder: Path) -> list[Path]:
     A pattern that names a file is that file, whatever characters it holds.
     """
     folder = folder.resolve()  # `..` leads from where the registry really lies
-    literal = (folder / pattern).is_file()
+    try:
+        literal = (folder / pattern).is_file()
+    except OSError:  # a name longer than any file's
+        literal = False
     matches = [pattern] if literal else glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - absolute ones
     return sorted(path for path in {_settled(folder / match) for match in matches} if path.is_file())
 

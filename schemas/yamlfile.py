@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from .validate import for_schema, json_path
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,99})\Z", re.A)  # 010 is eight to some and ten to others
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z", re.A)
+_BREAK = re.compile(r"\r\n|\r|\n")  # what editors call a line end; PyYAML counts U+0085, U+2028 and U+2029, too
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 64
 _LONGEST_TAG = 80  # in a message
@@ -49,13 +51,16 @@ def read(path: Path, schema_name: str) -> YamlFile:
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise ArmError(f"larger than {_MAX_BYTES:,} bytes; this is a file that a person writes", where=str(path))
-        text = raw.decode("utf-8-sig")
     except OSError as error:
         raise ArmError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if len(raw) > _MAX_BYTES:
+        message = f"is larger than {_MAX_BYTES:,} bytes; this is a file that a person writes"
+        raise _refused(path, _line_at(raw, _MAX_BYTES), message)
+    try:
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ArmError(f"is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
+        message = f"is not UTF-8: {error.reason} at byte {error.start}"
+        raise _refused(path, _line_at(raw, error.start), message) from error
     return parse(text, path, schema_name)
 
 
@@ -64,20 +69,20 @@ def parse(text: str, path: Path, schema_name: str) -> YamlFile:
 
     Raises ArmError with every issue (``file:line $.path message``).
     """
+    starts = [found.end() for found in _BREAK.finditer(text)]
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = ", ".join(filter(None, (error.context, error.problem)))
-        issue = Issue(str(path), mark.line + 1 if mark else 0, "$", f"is not YAML: {said}")
-        raise ArmError.of(str(path), [issue]) from error
+        said = plain(", ".join(filter(None, (error.context, error.problem))))
+        line = bisect_right(starts, mark.index) + 1 if mark else 1
+        raise _refused(path, line, f"is not YAML: {said}") from error
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
         said = f"is not YAML: holds the forbidden character U+{ord(text[error.position]):04X}"
-        raise ArmError.of(str(path), [Issue(str(path), line, "$", said)]) from error
+        raise _refused(path, bisect_right(starts, error.position) + 1, said) from error
     if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
-        raise ArmError.of(str(path), [Issue(str(path), 1, "$", "is empty")])
-    reader = _Reader(str(path))
+        raise _refused(path, 1, "is empty")
+    reader = _Reader(str(path), starts)
     data = reader.build(node, load(schema_name), [])
     result = YamlFile(path, data, reader.lines)
     issues = reader.issues + [
@@ -88,6 +93,14 @@ def parse(text: str, path: Path, schema_name: str) -> YamlFile:
     if issues:
         raise ArmError.of(str(path), issues)
     return result
+
+
+def _line_at(raw: bytes, position: int) -> int:
+    return len(_BREAK.findall(raw[:position].decode("latin-1"))) + 1
+
+
+def _refused(path: Path, line: int, message: str) -> ArmError:
+    return ArmError.of(str(path), [Issue(str(path), line, "$", message)])
 
 
 class _Loader(yaml.BaseLoader):
@@ -131,15 +144,16 @@ def _unscannable(loader: _Loader, said: str) -> yaml.MarkedYAMLError:
 class _Reader:
     """Turns composed nodes into data, guided by the schema where a scalar could be read in two ways."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, starts: list[int]) -> None:
         self.file = file
+        self.starts = starts  # characters before each line but the first
         self.lines: dict[str, int] = {}
         self.issues: list[Issue] = []
         self.refused: set[str] = set()  # paths whose value was not read, so that nothing more is to be said of it
 
     def build(self, node: yaml.Node, schema: Schema, path: list[str | int]) -> Any:
         where = json_path(path)
-        self.lines.setdefault(where, node.start_mark.line + 1)
+        self.lines.setdefault(where, self._line(node))
         if node.tag:
             return self._refuse(node, where, _ALIAS if node.tag == _ALIAS_TAG else _tagged(node))
         if isinstance(node, yaml.MappingNode):
@@ -159,7 +173,7 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == _ALIAS_TAG:
                 self._issue(key_node, json_path(path), "has a key that is not a word")
                 continue
-            key, line = str(key_node.value), key_node.start_mark.line + 1
+            key, line = str(key_node.value), self._line(key_node)
             where = json_path([*path, key])
             if key_node.tag:
                 self._issue(key_node, where, _tagged(key_node))
@@ -169,12 +183,15 @@ class _Reader:
             first[key] = self.lines[where] = line
             yield key, self.build(value, properties.get(key, others if isinstance(others, dict) else {}), [*path, key])
 
+    def _line(self, node: yaml.Node) -> int:
+        return bisect_right(self.starts, node.start_mark.index) + 1
+
     def _refuse(self, node: yaml.Node, where: str, message: str) -> None:
         self.refused.add(where)
         self._issue(node, where, message)
 
     def _issue(self, node: yaml.Node, where: str, message: str) -> None:
-        self.issues.append(Issue(self.file, node.start_mark.line + 1, where, message))
+        self.issues.append(Issue(self.file, self._line(node), where, message))
 
 
 def _tagged(node: yaml.Node) -> str:

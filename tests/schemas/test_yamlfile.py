@@ -54,19 +54,19 @@ def test_bad(case: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "line", "message"),
     [
-        (REVIEW.replace(b"i\n", b"caf\xe9\n", 1), "is not UTF-8: invalid continuation byte at byte 12"),
-        (REVIEW.decode().encode("utf-16"), "is not UTF-8: invalid start byte at byte 0"),
-        (b"item_id: \xed\xa0\x80\n", "is not UTF-8: invalid continuation byte at byte 9"),
-        (b"\xc3", "is not UTF-8: unexpected end of data at byte 0"),
-        (b"#" * (1 << 20) + b"\n", "larger than 1,048,576 bytes; this is a file that a person writes"),
+        (REVIEW.replace(b"keep\n", b"caf\xe9\n", 1), 2, "is not UTF-8: invalid continuation byte at byte 23"),
+        (REVIEW.decode().encode("utf-16"), 1, "is not UTF-8: invalid start byte at byte 0"),
+        (b"item_id: \xed\xa0\x80\n", 1, "is not UTF-8: invalid continuation byte at byte 9"),
+        (b"\n\r\n\xc3", 3, "is not UTF-8: unexpected end of data at byte 3"),
+        (b"#" * (1 << 20) + b"\n", 1, "is larger than 1,048,576 bytes; this is a file that a person writes"),
     ],
     ids=["latin 1", "utf 16", "surrogate", "cut", "too big"],
 )
-def test_no_text(data: bytes, message: str, tmp_path: Path) -> None:
+def test_no_text(data: bytes, line: int, message: str, tmp_path: Path) -> None:
     path = write(tmp_path, data)
-    assert str(refusal(path)) == f"{path}: {message}"
+    assert str(refusal(path)) == f"{path}: has 1 problem\n  {path}:{line} $ {message}"
 
 
 def test_no_file(tmp_path: Path) -> None:
@@ -83,6 +83,15 @@ def test_characters_that_yaml_forbids_are_named_with_their_line(character: str, 
     (issue,) = error.issues
     assert (issue.line, issue.path) == (3, "$")
     assert issue.message == f"is not YAML: holds the forbidden character U+{ord(character):04X}"
+
+
+def test_lines_are_those_of_an_editor(tmp_path: Path) -> None:
+    """YAML ends lines at characters that no editor shows as a line end."""
+    start = 'item_id: "a\x85b\u2028c\u2029d"\r\n\r# e\n'
+    error = refusal(write(tmp_path, f"{start}note: *x\nverdict: [}}"))
+    assert [(issue.line, issue.path) for issue in error.issues] == [(5, "$")]
+    error = refusal(write(tmp_path, f"{start}note: *x\n"))
+    assert (4, "$.note") in [(issue.line, issue.path) for issue in error.issues]
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[{a: ", "!!x ["])
