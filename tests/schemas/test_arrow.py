@@ -17,7 +17,10 @@ from action_reward_models.schemas.arrow import Images
 from action_reward_models.schemas.validate import for_schema
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SOURCE_RECORDS = {"episode", "first_release_state", "first_release_candidates", "first_release_label"}
+SOURCE_RECORDS = {
+    *("episode", "first_release_state", "first_release_candidates", "first_release_label"),
+    *("table_state", "table_candidates", "table_label"),
+}
 ROWS = sorted(f"{folder.name}/1" for folder in EXAMPLES.iterdir() if folder.name not in SOURCE_RECORDS)
 PICTURES = {f"sha256:{hashlib.sha256(data).hexdigest()}": data for data in (b"picture", b"second")}
 MODES: tuple[Images, ...] = ("embed", "reference")
