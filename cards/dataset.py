@@ -115,6 +115,8 @@ def _context(manifest: facts.Manifest) -> dict[str, Any]:
         "repo": text.Markdown(f"{identity['namespace']}/{identity['name']}"),  # checked: plain in code and in text
         "revision": text.Markdown(f"v{identity['version']}"),
         "description": identity.get("description", ""),
+        "withdrawn": rows.withdrawn_rows(manifest),
+        "withdrawn_here": facts.withdrawn(manifest).get(identity["version"]),
         "license": identity["license"],
         "other_licences": facts.other_licences(manifest),
         "tables": facts.published(manifest),

@@ -38,6 +38,12 @@ def stored_bytes(manifest: Manifest, split: Mapping[str, Any]) -> int:
     return sum(files.get(file["path"], {}).get("bytes", 0) for file in split["files"])
 
 
+def withdrawn(manifest: Manifest) -> dict[str, str]:
+    """Withdrawn versions of the dataset with their reasons."""
+    found: dict[str, str] = manifest.get("environment", {}).get("withdrawn") or {}
+    return found
+
+
 def statistic(manifest: Manifest, name: str) -> dict[str, Any]:
     found: dict[str, Any] = manifest["identity"]["statistics"].get(name, {})
     return found

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..schemas.store import ID_FIELDS, load
-from .facts import SPLITS, Manifest, Row, distinct, ranked, stage, stage_names, statistic, stored_bytes, table_names
+from .facts import (
+    SPLITS,
+    Manifest,
+    Row,
+    distinct,
+    ranked,
+    stage,
+    stage_names,
+    statistic,
+    stored_bytes,
+    table_names,
+    withdrawn,
+)
 from .text import Markdown, code, listed, plural, share, size
 from .words import FACTS, KINDS, RELATIONS, STATUSES, meaning
 
@@ -27,6 +40,16 @@ def size_rows(manifest: Manifest) -> list[Row]:
             size(sum(s["expanded_bytes"] for s in splits)),
         ])  # fmt: skip
     return rows
+
+
+def withdrawn_rows(manifest: Manifest) -> list[Row]:
+    """Withdrawn version and reason, the newest version first."""
+
+    def order(version: str) -> list[int]:
+        return [int(number) for number in re.findall("[0-9]+", version)]
+
+    found = withdrawn(manifest)
+    return [[code(f"v{version}"), found[version]] for version in sorted(found, key=order, reverse=True)]
 
 
 def content_rows(manifest: Manifest) -> list[Row]:

@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "push": "Publish a built dataset to the Hub as one tagged revision.",
     "pull": "Download a published revision as a built directory, checked.",
     "verify": "Check a published revision, or a built directory, to the last row.",
+    "yank": "Withdraw a published version: the card says so, loaders warn, the tag stays.",
     "hub": "Run a Hub on this machine: serve, status, stop.",
     "demo": "Build the bundled example, publish it to a hub on this machine, and load it.",
 }

@@ -13,6 +13,46 @@ from .release import Remote
 MAIN = "main"
 
 
+def on_head(
+    hub: Hub, repo: str, base: str, create: Callable[[], object], find_own: Callable[[str], str | None],
+    moved: Callable[[str], ArmError],
+) -> str:  # fmt: skip
+    """The sha of the commit that ``create`` makes on the head ``base`` of branch main, tried again where that helps.
+
+    The answer may be lost and the commit there: the head tells. ``find_own`` looks for it among the commits from a new
+    head back to the base; ``moved`` is the error when somebody else made that one. Raises ArmError.
+    """
+    for wait in (*WAITS_S, None):
+        try:
+            return checked_sha(create())
+        except Exception as error:
+            head = head_of(hub, repo)
+            if head != base:
+                if own := find_own(head):
+                    return own
+                raise moved(head) from error
+            again(hub, wait, error)
+    raise AssertionError("the last try returns or raises")
+
+
+def again(hub: Hub, wait: float | None, error: Exception) -> None:
+    """Wait before another try. Raises ArmError when there is none left, or when none can help."""
+    pause = transient(error)
+    if pause is None and status_of(error) in (409, 412):
+        pause = 0.0  # another commit is under way, or the Hub's view lags behind its own head
+    if pause is None or wait is None:
+        raise hub.explained("committing", error) from error
+    hub.pause("committing", pause or wait, error)
+
+
+def head_of(hub: Hub, repo: str) -> str:
+    """The sha of branch main. Raises ArmError when the repository is gone."""
+    refs = hub.refs(repo)
+    if refs is None:
+        raise ArmError("the repository is gone", where=hub.url(repo))
+    return refs.head
+
+
 class Upload:
     """The one commit of a plan."""
 
@@ -40,18 +80,14 @@ class Upload:
     def committed(self) -> str:
         """The sha of the commit on branch main."""
         self._send_files(create_pr=False)
-        for wait in (*WAITS_S, None):
-            try:
-                return checked_sha(self._create(create_pr=False).oid)
-            except Exception as error:
-                # The answer may be lost and the commit there: the head tells.
-                head = self._head()
-                if head != self._base:
-                    if own := self._find_own(head):
-                        return own
-                    raise self._moved(head) from error
-                self._again(wait, error)
-        raise AssertionError("the last try returns or raises")
+        return on_head(
+            self._hub,
+            self._plan.repo,
+            self._base,
+            lambda: self._create(create_pr=False).oid,
+            self._find_own,
+            self._moved,
+        )
 
     def staged(self, read_back: Callable[[str], object]) -> str:
         """The sha on branch main after the pull request with the release was merged.
@@ -121,20 +157,8 @@ class Upload:
             parent_commit=self._base, create_pr=create_pr,
         )  # fmt: skip
 
-    def _again(self, wait: float | None, error: Exception) -> None:
-        """Wait before another try. Raises ArmError when there is none left, or when none can help."""
-        pause = transient(error)
-        if pause is None and status_of(error) in (409, 412):
-            pause = 0.0  # another commit is under way, or the Hub's view lags behind its own head
-        if pause is None or wait is None:
-            raise self._hub.explained("committing", error) from error
-        self._hub.pause("committing", pause or wait, error)
-
     def _head(self) -> str:
-        refs = self._hub.refs(self._plan.repo)
-        if refs is None:
-            raise ArmError("the repository is gone", where=self._plan.url)
-        return refs.head
+        return head_of(self._hub, self._plan.repo)
 
     def _find_own(self, head: str) -> str | None:
         """The newest commit since the base that holds this very release, if any."""
@@ -192,5 +216,5 @@ class Upload:
             except Exception as error:
                 if (number := self._open_pull_request()) is not None:
                     return number
-                self._again(wait, error)
+                again(self._hub, wait, error)
         raise AssertionError("the last try returns or raises")

@@ -142,9 +142,10 @@ def make_release(
     """The release of a built directory on top of ``remote``; ``base`` is the revision published last, if any.
 
     A published file whose rows are equal is kept, whatever bytes a newer writer made of them, if ``is_kept`` agrees;
-    and so is a manifest that differs only in where and when it was made. A person's words survive: those on the Hub, or
-    those of the local card when only they changed since ``base``; when both did, ``keep`` decides, and without it
-    ArmError is raised.
+    and so is a manifest that differs only in where and when it was made. The versions that ``remote`` calls withdrawn
+    stay so, and no others: the Hub knows, a local build does not. A person's words survive: those on the Hub, or those
+    of the local card when only they changed since ``base``; when both did, ``keep`` decides, and without it ArmError is
+    raised.
     """
     local, renamed = _for_repo(manifests.manifest_of(folder), folder, repo)
     kept = {path for path in _kept(local, remote) if remote and is_kept(remote.files[path])}
@@ -158,16 +159,34 @@ def make_release(
         files |= {path: Content(published[path]["sha256"], published[path]["bytes"], None) for path in kept}
     hashes = {path: {"sha256": content.sha256, "bytes": content.size} for path, content in sorted(files.items())}
     manifest: Mapping[str, Any] = {**local, "environment": {**environment, "files": hashes}}
+    if remote and remote.manifest:
+        manifest = with_withdrawn(manifest, withdrawn_in(remote.manifest))
     same = remote and remote.manifest and _same(remote.manifest, manifest)
     if same and remote and remote.manifest:
         manifest, data = remote.manifest, remote.manifest_bytes
     else:
-        data = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+        data = dumped(manifest)
     written = _card((folder / CARD).read_bytes().decode("utf-8"), manifest, remote, base, keep).encode("utf-8")
     files[MANIFEST] = Content(sha256_hex(data), len(data), data)
     files[CARD] = Content(sha256_hex(written), len(written), written)
     identity = manifest["identity"]
     return Release(identity["name"], identity["version"], files, manifest)
+
+
+def dumped(manifest: Mapping[str, Any]) -> bytes:
+    """The bytes of manifest.json; of a manifest that was read from such bytes, the same."""
+    return orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+
+
+def withdrawn_in(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The withdrawn versions that a manifest names, with their reasons."""
+    return dict(manifest["environment"].get("withdrawn") or {})
+
+
+def with_withdrawn(manifest: Mapping[str, Any], withdrawn: Mapping[str, str]) -> dict[str, Any]:
+    """``manifest`` with these withdrawn versions and no others; its identity stays what it is."""
+    environment = {key: value for key, value in manifest["environment"].items() if key != "withdrawn"}
+    return {**manifest, "environment": environment | ({"withdrawn": dict(withdrawn)} if withdrawn else {})}
 
 
 def _for_repo(manifest: dict[str, Any], folder: Path, repo: str) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -219,10 +238,11 @@ def _data_files(manifest: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def _same(published: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Equal in all that says what the data is; not where and when it was made."""
+    """Equal in all that says what the data is, and what is withdrawn; not where and when it was made."""
     return bool(
         published["identity"] == manifest["identity"]
         and published["environment"]["files"] == manifest["environment"]["files"]
+        and withdrawn_in(published) == withdrawn_in(manifest)
     )
 
 

@@ -262,3 +262,24 @@ def test_a_manifest_of_another_version_is_refused(manifest: dict[str, Any]) -> N
 
 def test_every_reason_has_a_meaning() -> None:
     assert [(s, r) for s, reasons in REASONS.items() for r in reasons if not meaning(s, r)] == []
+
+
+def test_withdrawn_versions_are_named_newest_first_and_their_reasons_are_text(manifest: dict[str, Any]) -> None:
+    plain = render(manifest)
+    assert "ithdrawn" not in plain
+    reasons = {"0.9.0": "labels of *another* run", "0.10.0": "<b>[x](http://y)</b> | \n- z", "2.0.0": "newer"}
+    manifest["environment"]["withdrawn"] = reasons
+    card = render(manifest)
+    first, second, third = re.findall(r"^- `v[0-9.]+`: .*$", card, re.MULTILINE)
+    assert first == "- `v2.0.0`: newer"
+    assert second.startswith("- `v0.10.0`: &#60;b&#62;&#91;x&#93;(http&#58;//y)&#60;/b&#62; &#124; - z")
+    assert third == "- `v0.9.0`: labels of &#42;another&#42; run"
+    assert card.index("**Withdrawn versions**") < card.index("## Load")
+    assert "This version is withdrawn" not in card
+
+
+def test_a_withdrawn_version_says_so_first(manifest: dict[str, Any]) -> None:
+    version = manifest["identity"]["version"]
+    manifest["environment"]["withdrawn"] = {version: "# half of the labels"}
+    _, _, body = render(manifest).partition("# me/")
+    assert body.split("\n")[2] == "> **This version is withdrawn: do not use it.** &#35; half of the labels"
