@@ -19,7 +19,7 @@ from ..schemas.actions import Parsed, View
 from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
-from . import candidate_sets, collector, states, teacher_labels
+from . import candidate_sets, collector, redact, states, teacher_labels
 from .importers import ROWS, Context
 from .ledger import Claim, Ledger, Row
 from .spec import BuildSpec, SourceSpec
@@ -83,6 +83,7 @@ class _Bucket:
     def __init__(self, job: Job) -> None:
         self.job, self.spec = job, job.spec
         self.result = BucketResult()
+        self.redaction = redact.of(job.spec)
         self.blobs: dict[str, bytes] = {}
         target = Target(job.out, job.bucket, job.buckets, self.blobs) if job.out else None
         published = (*job.spec.tables, "exclusions")
@@ -192,6 +193,8 @@ class _Bucket:
                 raw = opened[number].read(length)
                 # The partition has read these bytes strictly; here they only have to be read again.
                 record = orjson.loads(raw)
+                if self.redaction:
+                    record = self.redaction(record)
                 context = Context(declared.dialect or "", path.parent, declared.space)
                 imported = ROWS[declared.kind, declared.format].read(record, context)
                 yield _Record(imported, declared, name, line, sha256_hex(raw))

@@ -23,7 +23,7 @@ from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from .bucket import BucketResult
 from .ledger import account
-from .partition import SourceFile
+from .partition import Partition, SourceFile
 from .spec import BuildSpec
 from .writer import WrittenFile
 
@@ -32,15 +32,14 @@ PACKAGES = ("datasets", "huggingface_hub", "jsonschema-rs", "orjson", "pillow", 
 
 def assemble(
     spec: BuildSpec,
-    sources: Sequence[SourceFile],
+    parts: Partition,
     results: Sequence[BucketResult],
     ledger: Mapping[str, Any],
     prompts: Sequence[Prompt],
-    shards: int,
 ) -> dict[str, Any]:
     """Return the identity half: everything that decides whether a build is new, and nothing that does not."""
     files = [file for result in results for file in result.files]
-    statistics: Counter[tuple[str, ...]] = Counter()
+    statistics: Counter[tuple[str, ...]] = Counter({("redacted", kind): n for kind, n in parts.redacted.items()})
     for result in results:
         statistics.update(result.statistics)
     return {
@@ -50,8 +49,8 @@ def assemble(
         "license": spec.license,
         "description": spec.description,
         "tables": {t: _table(t, spec, files) for t in (*spec.tables, "exclusions")},
-        "parameters": {**spec.parameters(), "shards": shards},
-        "sources": [_source(spec, position, sources) for position in range(len(spec.sources))],
+        "parameters": {**spec.parameters(), "shards": parts.buckets},
+        "sources": [_source(spec, position, parts.files) for position in range(len(spec.sources))],
         "prompts": [
             {
                 "id": p.id,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..schemas import jsonl
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.validate import for_schema
-from . import collector
+from . import collector, redact
 from .importers import IMPORTERS, ROWS, STATES, Context, ImportedState, InvalidTurn
 from .ledger import Claim, Ledger, Row
 from .spec import BuildSpec, SourceSpec
@@ -55,6 +56,7 @@ class Partition:
     ledger: Ledger
     notes: list[Issue]  # records excluded by declaration, to be shown
     issues: list[Issue]  # records that stop a build
+    redacted: Counter[str]  # kind of secret -> how many were replaced
 
 
 @dataclass
@@ -84,19 +86,23 @@ class _Pass:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.exclusions.append)
+        self.redaction = redact.of(self.spec)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     def records(self, source: SourceSpec, file: SourceFile, stage: str) -> Iterator[tuple[jsonl.Line, Any]]:
         """Yield the valid records of a file; the others become issues or exclusions."""
         digest = hashlib.sha256()
-        validator = for_schema(IMPORTERS[source.kind, source.format].schema)
+        importer = IMPORTERS[source.kind, source.format]
+        validator = for_schema(importer.schema)
         before = file.path.stat()
         for line in jsonl.read_lines(file.path, digest.update):
             file.records += 1
             try:
                 record = jsonl.loads_line(line)
                 problems = validator.problems(record)
+                if self.redaction:
+                    record, problems = self.redaction.checked(record, problems, importer)
             except jsonl.JsonError as error:
                 problems = [("$", str(error))]
             if problems:
@@ -264,7 +270,8 @@ def partition(spec: BuildSpec, folder: Path, progress: Progress) -> Partition:
         joined = sum(p.stat().st_size for s in spec.sources if s.kind not in ("episodes", "states") for _, p in s.files)
         buckets = spec.shards or bucket_count(work.size + joined)
         work.deal(buckets)
-    return Partition(folder, buckets, work.files, work.ledger, work.notes, work.issues)
+    redacted = work.redaction.counts if work.redaction else Counter()
+    return Partition(folder, buckets, work.files, work.ledger, work.notes, work.issues, redacted)
 
 
 def failure(issues: list[Issue]) -> ArmError:

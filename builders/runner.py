@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..prompts.render import Prompt
+from ..schemas import gates
 from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of
@@ -51,6 +52,7 @@ def build(
     card: Card,
     workers: int | None = None,
     executor: Executor | None = None,
+    enforce: bool = True,
     progress: Progress = lambda *_: None,
 ) -> Built:
     """Build ``spec`` into the folder ``out`` and return it.
@@ -58,7 +60,8 @@ def build(
     ``executor`` is any `concurrent.futures` executor whose workers see the same files; without one, ``workers`` local
     processes (default: the CPUs, never more than buckets) are used. The rows and their digests do not depend on it.
     Everything is made in a temporary folder beside ``out`` and moved there when it is complete: a failed or killed
-    build leaves the old folder as it was. Raises ArmError for problems of the sources, gates and prompts.
+    build leaves the old folder as it was. Without ``enforce`` violated gates only warn. Raises ArmError for problems of
+    the sources, gates and prompts.
     """
     started = time.monotonic()
     out = out.resolve()  # through a link: the folder it leads to is replaced, not the link
@@ -74,11 +77,12 @@ def build(
             raise failure(issues)
         _refuse_changed(parts)
         ledger = _ledger(parts, results)
-        identity = manifests.assemble(spec, parts.files, results, ledger, prompts, parts.buckets)
-        warnings, stopped = _gates(spec, ledger, manifests.leakage(results))
-        if stopped:
-            raise stopped[0][1]
-        warnings += _empty(identity)
+        identity = manifests.assemble(spec, parts, results, ledger, prompts)
+        violated = gates.violations(identity)
+        if violated and enforce:
+            raise gates.refusal(violated)
+        warnings = [f"{v.message}; publishing will refuse it without {v.allow}" for v in violated]
+        warnings += gates.warnings(identity) + _empty(identity)
         files = {
             f.path: {"sha256": f.sha256, "bytes": f.stored_bytes} for result in results for f in result.files
         } | _described(made, spec, prompts)
@@ -94,7 +98,7 @@ def check(
     spec: BuildSpec, *, workers: int | None = None, progress: Progress = lambda *_: None
 ) -> tuple[list[Issue], dict[str, Any]]:
     """Read everything as a build would, write nothing, and return (all issues, the account per stage)."""
-    _prompts(spec)
+    prompts = _prompts(spec)
     with tempfile.TemporaryDirectory(prefix="arm-check-") as folder:
         parts, results, _ = _run(spec, Path(folder), None, workers, None, progress)
         issues = parts.issues + [issue for result in results for issue in result.issues]
@@ -102,8 +106,8 @@ def check(
             return sorted(issues), {}
         _refuse_changed(parts)
         ledger = _ledger(parts, results)
-        _, stopped = _gates(spec, ledger, manifests.leakage(results))
-        return [Issue(spec.name, 0, where, error.message) for where, error in stopped], ledger
+        violated = gates.violations(manifests.assemble(spec, parts, results, ledger, prompts))
+        return [Issue(spec.name, 0, violation.path, violation.message) for violation in violated], ledger
 
 
 def _run(
@@ -193,31 +197,6 @@ def _prompts(spec: BuildSpec) -> list[Prompt]:
                 next_command="coordinate_space: source, or one dataset per way of writing",
             )
     return prompts
-
-
-def _gates(
-    spec: BuildSpec, ledger: dict[str, Any], leakage: dict[str, int]
-) -> tuple[list[str], list[tuple[str, ArmError]]]:
-    """What the declared gates say: warnings, and what stops a build as (JSON path of the gate, error)."""
-    warnings, stopped = [], []
-    for table, crossing in leakage.items():
-        if crossing:
-            message = f"{table}: {crossing} prompts with their pictures stand in both splits"
-            if spec.gates.leakage == "error":
-                allow = "gates: {leakage: warn}   # publishes a leaky split; say why"
-                stopped.append(("$.gates.leakage", ArmError(message, next_command=allow)))
-            else:
-                warnings.append(message)
-    for table, limit in spec.gates.max_excluded.items():
-        stage = ledger[table]
-        share = 1 - stage["out"] / stage["in"] if stage["in"] else 0.0
-        if share > limit:
-            reasons = ", ".join(f"{reason} {n}" for reason, n in stage["excluded"].items())
-            what = f"{share:.1%} of {stage['in']} {stage['unit']} are excluded, more than {limit:.1%}"
-            allow = f"gates: {{max_excluded: {{{table}: {share + 0.005:.2f}}}}}   # if that is right"
-            error = ArmError(f"{table}: {what} ({reasons})", next_command=allow)
-            stopped.append((f"$.gates.max_excluded.{table}", error))
-    return warnings, stopped
 
 
 def _empty(identity: dict[str, Any]) -> list[str]:

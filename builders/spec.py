@@ -149,7 +149,7 @@ class BuildSpec:
                 "max_pairs_per_set": self.pairs.max_pairs_per_set,
                 "rules": dict(self.pairs.rules),
             },
-            "redact": list(self.redact),
+            "redact": sorted(self.redact),
             "gates": {
                 "leakage": self.gates.leakage,
                 "secrets": self.gates.secrets,

@@ -143,6 +143,18 @@ def _named(names: str, value: str) -> str:
     return rf"{_START}(?P<k>{names})(?:{_QUOTE})?[ \t]{{0,3}}(?::|=>|=(?!=))[ \t]{{0,3}}{value}"
 
 
+def _argument(names: str, value: str) -> str:
+    """The pattern of one argument of a call, in JSON or in code; ``value`` begins after its opening quote."""
+    return rf"\s{{0,3}}(?:{_QUOTE})?(?:{names})(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}{_QUOTE}{value}"
+
+
+_FILLED = rf"(?P<v>[^\s\"'<>\\]{{3,128}}+){_QUOTE}"
+_OTHERS = (  # at most three arguments in between
+    rf"(?:\s{{0,3}}(?:{_QUOTE})?\w{{1,24}}(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}"
+    rf"(?:[\w.-]{{1,24}}|{_QUOTE}[^\"'<>\\]{{0,64}}{_QUOTE})\s{{0,3}},){{0,3}}?"
+)
+
+
 def _token(kind: str, prefix: str, rest: str, counts: Callable[[str], bool] = _varied) -> _Rule:
     """A key that begins with ``prefix`` where a word begins; the ``\\n`` of JSON may stand before it.
 
@@ -208,15 +220,13 @@ RULES: tuple[_Rule, ...] = (
     _rule(  # a field that a tool call fills: {"label": "Password", "text": "..."}, label="Password", text="..."
         "password",
         "password",
-        rf"(?P<k>password){_QUOTE}\s{{0,3}},\s{{0,3}}(?:{_QUOTE})?(?:text|value)(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}{_QUOTE}"
-        rf"(?P<v>[^\s\"'<>\\]{{3,128}}+)(?={_QUOTE})",
+        rf"(?P<k>password){_QUOTE}\s{{0,3}},{_OTHERS}{_argument('text|value', _FILLED)}",
         _chosen,
     ),
     _rule(  # the same, the other way round
         "password",
         "password",
-        rf"(?:{_QUOTE})?(?:text|value)(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}{_QUOTE}(?P<v>[^\s\"'<>\\]{{3,128}}+){_QUOTE}"
-        rf"\s{{0,3}},\s{{0,3}}(?:{_QUOTE})?(?:label|field)(?:{_QUOTE})?\s{{0,3}}[:=]\s{{0,3}}{_QUOTE}(?P<k>password){_QUOTE}",
+        rf"{_argument('text|value', _FILLED)}\s{{0,3}},{_OTHERS}{_argument('label|field', f'(?P<k>password){_QUOTE}')}",
         _chosen,
     ),
     _rule(  # the same field in a page's HTML

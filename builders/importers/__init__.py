@@ -15,10 +15,15 @@ __all__ = ["IMPORTERS", "RECORDS", "ROWS", "STATES", "Context", "ImportedState",
 
 @dataclass(frozen=True)
 class StateImporter:
-    """Reads records of states, checked against ``schema``; ``read`` yields states, or turns that cannot be one."""
+    """Reads records of states, checked against ``schema``; ``read`` yields states, or turns that cannot be one.
+
+    ``ids`` are the fields of a record that ``read`` would make of its whole content: a redaction writes them into it
+    first, so that the ids stay what candidate sets name.
+    """
 
     schema: str
     read: Callable[[Any, Context], Iterator[ImportedState | InvalidTurn]]
+    ids: Callable[[Any], dict[str, Any]] = lambda record: {}
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class RowImporter:
 
 
 STATES: Mapping[tuple[str, str], StateImporter] = {
-    ("episodes", "openai_messages"): StateImporter("episode/1", openai_messages.states),
+    ("episodes", "openai_messages"): StateImporter("episode/1", openai_messages.states, openai_messages.ids),
     ("states", "first_release"): StateImporter("first_release_state/1", first_release.states),
     ("states", "table"): StateImporter("table_state/1", tables.states),
 }

@@ -134,11 +134,21 @@ def _text(message: dict[str, Any]) -> str:
     return "\n".join(part["text"] for part in _parts(message) if part["type"] == "text")
 
 
+def ids(record: dict[str, Any]) -> dict[str, Any]:
+    """The episode's id if it is a hash of the whole record."""
+    episode_id = _episode_id(record, record.get("metadata") or {})
+    return {"episode_id": episode_id} if episode_id == _hashed(record) else {}
+
+
 def _episode_id(record: dict[str, Any], metadata: dict[str, Any]) -> str:
     if record.get("episode_id"):
         return str(record["episode_id"])
     if metadata.get("task_id") is not None and metadata.get("rollout_idx") is not None:
         return f"{metadata['task_id']}_r{metadata['rollout_idx']}"
+    return _hashed(record)
+
+
+def _hashed(record: dict[str, Any]) -> str:
     return f"ep-{sha256_hex(canonical_json(record))[:16]}"
 
 
