@@ -8,7 +8,7 @@
 
 `python load.py` prints what there is and verifies it; `python load.py --help` has the options. This file stands alone:
 it needs `datasets`, and nothing of the project that wrote it. (`load_dataset(..., revision=...)` without a network
-gives whatever version its cache holds.)
+gives whatever version its cache holds.) A version that its publisher withdrew since is loaded with a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import glob
 import hashlib
 import json
 import re
+import warnings
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,7 +147,32 @@ def _open(repo: str, revision: str, offline: bool) -> _Source:
     exact = re.fullmatch(r"v\d+\.\d+\.\d+|[0-9a-f]{40}", revision) or commit is None
     if exact and revision not in (version, commit):
         raise LoadError(f"{revision} of {repo} was asked for, and {folder} holds {version}: name that as revision.")
-    return _Source(repo, revision, commit, offline, folder, manifest)
+    source = _Source(repo, revision, commit, offline, folder, manifest)
+    _warn_if_withdrawn(source, version)
+    return source
+
+
+def _warn_if_withdrawn(source: _Source, version: str) -> None:
+    """Branch main knows what was withdrawn since. Whatever is wrong with it now: that is no reason to load nothing."""
+    try:
+        main = _main(source.repo, source.offline) if source.commit else source.manifest
+        withdrawn = {f"v{name}": str(why)[:500] for name, why in main["environment"].get("withdrawn", {}).items()}
+        newest = f"v{main['identity']['version']}"
+    except (AttributeError, KeyError, TypeError):
+        return
+    if version in withdrawn:
+        instead = "no newer version is better" if newest in withdrawn else f"name {newest!r} as revision instead"
+        message = f"{version} of {source.repo} was withdrawn by its publisher: {withdrawn[version]!r}; {instead}."
+        warnings.warn(message, UserWarning, stacklevel=4)  # at the line that loads
+
+
+@cache  # one question a process
+def _main(repo: str, offline: bool) -> Any:
+    try:
+        how: dict[str, Any] = {"repo_type": "dataset", "revision": "main", "local_files_only": offline}
+        return json.loads(Path(hf_hub_download(repo, MANIFEST, **how)).read_bytes())
+    except Exception:  # no network, no such file, no JSON
+        return None
 
 
 def _get_files(source: _Source, names: Iterable[str]) -> None:

@@ -23,10 +23,13 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
     """Download what a build made of NS/NAME at REVISION (a tag, branch or commit; default: main) into a new folder.
 
     Every file is checked against the Hub's listing and the manifest. The folder is a built directory: `arm validate`,
-    `load_dataset` and `arm push` take it, too. A pull that was killed continues where it stopped.
+    `load_dataset` and `arm push` take it, too. A pull that was killed continues where it stopped. A version
+    that was withdrawn comes with a warning.
     """
     from ..hub_sync.hub import Hub
     from ..hub_sync.pull import pull
+    from ..hub_sync.yank import warning
+    from ..schemas.manifest import manifest_of
 
     hub = Hub(progress=output.note)
     output.quiet_client()
@@ -34,9 +37,13 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
     folder = out or Path(repo.partition("/")[2])
     with output.progress() as show:
         commit = pull(hub, repo, revision, folder, show)
+    said = warning(hub, repo, manifest_of(folder)["identity"]["version"])
     if as_json:
-        output.data({"repo": repo, "revision": revision, "commit": commit, "folder": str(folder)})
+        found = {"repo": repo, "revision": revision, "commit": commit, "folder": str(folder)}
+        output.data({**found, "warnings": [said] if said else []})
         return
+    if said:
+        output.note(f"warning: {said}")
     output.note(f"{repo} at {commit}")
     click.echo(str(folder))
     output.note(f"next: arm validate {folder}   # reads every row")

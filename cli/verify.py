@@ -24,7 +24,8 @@ def command(source: str, as_json: bool) -> None:
 
     Checks that every file has the bytes of the manifest, every row fits its schema, the digests of rows, tables and
     build are right, every number of the card agrees, and stock `datasets` loads every config and split with the rows
-    that the manifest says. Exit status 1 when anything is wrong; all that is wrong is listed.
+    that the manifest says. Exit status 1 when anything is wrong; all that is wrong is listed. That a version
+    was withdrawn is a warning.
     """
     from ..hub_sync.hub import Hub
     from ..hub_sync.verify import verify_folder, verify_revision
@@ -48,9 +49,12 @@ def command(source: str, as_json: bool) -> None:
                 "identity_sha256": found.identity_sha256,
                 "issues": [output.issue_json(issue) for issue in found.issues],
                 "loaded": found.loaded,
+                "warnings": found.warnings,
             }
         )
     else:
+        for warning in found.warnings:
+            output.note(f"warning: {warning}")
         count = len(found.issues)
         output.issues(found.issues, f"{found.where}: {count} problem{'s' if count != 1 else ''}:")
         if not found.issues:

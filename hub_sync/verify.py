@@ -16,19 +16,24 @@ from . import readback
 from .hub import Hub, checked_repo_id
 from .pull import download
 from .release import CARD, MANIFEST, read_as_rows
+from .yank import warning
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found. ``loaded``: table -> split -> rows that stock ``datasets`` gave; a folder has no ``commit``."""
+    """What was found. ``loaded``: table -> split -> rows that stock ``datasets`` gave; a folder has no ``commit``.
+
+    ``warnings`` are no issues: the version is what it says, and was withdrawn since.
+    """
 
     where: str
     commit: str | None
     identity_sha256: str
     issues: tuple[Issue, ...]
     loaded: dict[str, dict[str, int]]
+    warnings: tuple[str, ...] = ()
 
 
 def verify_revision(
@@ -60,7 +65,10 @@ def verify_revision(
             issues += problem or _load(hub, repo, commit, manifest, progress)[1]
     for name in read_as_rows(manifest, set(files) - names):
         issues.append(Issue(name, 0, "$", "is not in the manifest, and `load_dataset` reads it"))
-    return Verified(where, commit, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded)
+    said = warning(hub, repo, manifest["identity"]["version"])
+    return Verified(
+        where, commit, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded, (said,) if said else ()
+    )
 
 
 def verify_folder(

@@ -72,7 +72,7 @@ def test_it_stands_alone_and_stays_short() -> None:
     }
     others = {str(name).partition(".")[0] for name in names} - set(sys.stdlib_module_names)
     assert others == {"datasets", "huggingface_hub", "pyarrow"}
-    assert len(text.splitlines()) < 230
+    assert len(text.splitlines()) < 260
 
 
 @pytest.mark.parametrize("name", ['a"; import os', "a\nb", "", "a b"])
@@ -182,6 +182,22 @@ def test_a_folder_of_another_version(build: Build, revision: str) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="cannot be had"):
         load("states", repo=str(tmp_path / "nowhere"), revision=REVISION, offline=True)
+
+
+def test_a_folder_that_says_it_is_withdrawn(build: Build) -> None:
+    """As `arm pull` of branch main gives it; nobody is asked."""
+    change(build.folder, lambda m: m["environment"].update(withdrawn={"0.9.0": "old", "1.0.0": "wrong\x1b[2Jlabels"}))
+    with pytest.warns(UserWarning, match="was withdrawn") as seen:
+        assert get(build, "states")["train"].num_rows > 0
+    (warning,) = seen
+    assert str(warning.message) == (
+        f"v1.0.0 of {build.folder} was withdrawn by its publisher: 'wrong\\x1b[2Jlabels'; no newer version is better."
+    )
+    with pytest.warns(UserWarning, match="was withdrawn"):
+        verify(repo=str(build.folder), revision=REVISION)
+    for nothing in ({"0.9.0": "old"}, {}, [], 1, None):
+        change(build.folder, lambda m, nothing=nothing: m["environment"].update(withdrawn=nothing))  # type: ignore[misc]
+        assert get(build, "states")["train"].num_rows > 0
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_a_revision_that_is_not_there_is_refused(warm: Client, offline: bool) ->
     answers = warm.ask(*(f"{TABLE} revision={revision}" for revision in revisions), offline=offline)
     for revision, said in zip(revisions, answers, strict=True):
         assert said.startswith(f"refused: {revision} of {warm.repo} cannot be had.\n")
-        assert "  in the cache: v1.0.0, v1.1.0\n" in said
+        assert "  in the cache: main, v1.0.0, v1.1.0\n" in said
         command = f"hf download {warm.repo} --repo-type dataset --revision {revision}"
         assert said.endswith(f"next, with a network: {command}")
 

@@ -58,7 +58,9 @@ def test_it_is_one_commit_of_manifest_and_card(published: str, hub: Hub) -> None
     assert yank.warning(hub, published, "1.0.0") == f"v1.0.0 of {published} is withdrawn: {REASON}"
     assert yank.warning(hub, published, "1.1.0") is None
     for revision in ("main", "v1.0.0"):
-        assert verify_revision(hub, published, revision, check_build).issues == ()
+        found = verify_revision(hub, published, revision, check_build)
+        assert found.issues == ()
+        assert found.warnings == (f"v1.0.0 of {published} is withdrawn: {REASON}",)
 
 
 def test_again_does_nothing_and_another_reason_replaces_it(published: str, hub: Hub) -> None:
@@ -102,7 +104,8 @@ def test_later_releases_carry_it_on_and_the_same_push_stays_a_no_op(
     assert "- `v1.0.0`: labels of &#60;another&#62; run" in held.card
     assert "This version is withdrawn" not in held.card
     assert not publisher.push(hub).committed
-    assert verify_revision(hub, published, "main", check_build).issues == ()
+    found = verify_revision(hub, published, "main", check_build)
+    assert (found.issues, found.warnings) == ((), ())
     withdraw(plan(hub, published, "v1.0.0", None), hub)
     assert not publisher.push(hub).committed, "the second tag holds what it held, too"
     assert withdrawn(hub, published) == {}
