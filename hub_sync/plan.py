@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..schemas import gates
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of
@@ -20,10 +21,18 @@ Check = Callable[[Path], list[Issue]]
 RowDigest = Callable[[Path, str], str]  # (Parquet file, schema name) -> hex
 
 
+class VersionTakenError(ArmError):
+    """The version is published with other content. ``last`` is what was published last, ``release`` what is built."""
+
+    last: Remote
+    release: Release
+
+
 @dataclass(frozen=True)
 class Plan:
     """What publishing would do. ``base`` is the head that it rests on, None for a repository to be created.
 
+    ``last`` is the revision published last, under the highest version; None before the first.
     ``tagged`` is where the tag stands already; then there is nothing to send. ``private`` is None where nobody asked.
     ``findings`` are secrets and personal data, which stop `publish` unless they are allowed; ``warnings`` stop nothing.
     """
@@ -36,6 +45,7 @@ class Plan:
     operations: tuple[Operation, ...]
     tagged: str | None
     private: bool
+    last: Remote | None = None
     warnings: tuple[str, ...] = ()
     findings: tuple[Issue, ...] = ()
 
@@ -81,12 +91,14 @@ def plan(
     returns the issues of the directory's rows and digests. ``row_digest`` computes the digest of a Parquet
     file's rows: with it, a published file that has the same rows in other bytes is downloaded, checked and kept;
     without it, ours is sent. ``overwrite`` allows to replace or delete files that no build made. Raises ArmError when
-    the directory has issues, when its version stands elsewhere already, when a newer one is published, when a person's
+    the directory has issues or violates a gate, when its version stands elsewhere already, when a newer one is published, when a person's
     file is in the way, or when ``private`` is asked for and the repository is public.
     """
     checked = preflight(folder, check, progress)
     if checked.issues:
         raise ArmError.of(str(folder), checked.issues, next_command="arm build --force")
+    if checked.violations:
+        raise gates.refusal(checked.violations, where=str(folder))
     manifest = manifest_of(folder)
     identity = manifest["identity"]
     repo = checked_repo_id(repo or f"{identity['namespace']}/{identity['name']}")
@@ -105,7 +117,7 @@ def plan(
         tagged = base if base and base.commit == refs.tags[tag] else Remote.read(hub, repo, refs.tags[tag])
         release = made(tagged)
         if changes := release.operations(tagged):
-            raise _stands_elsewhere(hub, repo, tag, refs, changes)
+            raise _stands_elsewhere(hub, repo, tag, refs, changes, base or tagged, release)
         operations: tuple[Operation, ...] = ()
     else:
         remote = Remote.read(hub, repo, refs.head) if refs else None
@@ -122,7 +134,9 @@ def plan(
             known = set(later.manifest["environment"]["files"]) if later.manifest else set()
             if strange := [path for path in found if path not in known]:
                 warnings += (f"branch main holds files that `load_dataset` reads and no build made: {strange[0]}",)
-    return Plan(repo, hub.url(repo), folder, release, head, operations, stands, private, warnings, checked.findings)
+    return Plan(
+        repo, hub.url(repo), folder, release, head, operations, stands, private, base, warnings, checked.findings
+    )  # fmt: skip
 
 
 def public(hub: Hub, repo: str) -> ArmError:
@@ -167,14 +181,18 @@ def _refuse_taken(hub: Hub, repo: str, remote: Remote, operations: tuple[Operati
         )
 
 
-def _stands_elsewhere(hub: Hub, repo: str, tag: str, refs: Refs, changes: tuple[Operation, ...]) -> ArmError:
+def _stands_elsewhere(
+    hub: Hub, repo: str, tag: str, refs: Refs, changes: tuple[Operation, ...], last: Remote, release: Release
+) -> VersionTakenError:
     names = ", ".join(operation.path for operation in changes[:3]) + (", ..." if len(changes) > 3 else "")
-    return ArmError(
+    error = VersionTakenError(
         f"{tag} is published at {refs.tags[tag]} with other content ({len(changes)} files differ: {names}); the head "
         f"is {refs.head}; tags are never moved",
         where=hub.url(repo),
         next_command="raise the version in registry.yaml, then arm build and arm push",
     )
+    error.last, error.release = last, release
+    return error
 
 
 def _last(hub: Hub, repo: str, refs: Refs | None) -> Remote | None:
