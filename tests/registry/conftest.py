@@ -1,0 +1,7 @@
+"""The publisher and the embedded hub of the tests of publishing."""
+
+from __future__ import annotations
+
+from action_reward_models.tests.hub_sync.conftest import hub, new_publisher, publisher, running
+
+__all__ = ["hub", "new_publisher", "publisher", "running"]
