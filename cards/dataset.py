@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..schemas.errors import ArmError
-from . import blocks, facts, rows, text
+from . import blocks, facts, origins, rows, text
 from .front_matter import KEYS, TAGS, dump, front_matter
 from .limits import limits
 from .words import FACTS
@@ -147,6 +147,9 @@ def _context(manifest: facts.Manifest) -> dict[str, Any]:
         "conversions": rows.histogram(manifest, "screenshot_ops"),
         "pictured": facts.pictured(manifest),
         "prompts": rows.prompt_rows(manifest),
+        "picture": origins.picture(manifest),
+        "in_words": origins.in_words(manifest),
+        "upstream": origins.upstream(manifest),
         "sources": rows.source_rows(manifest),
         "files": files[: rows.MAX_FILES],
         "files_left": len(files[rows.MAX_FILES :]),

@@ -59,7 +59,7 @@ def test_a_reader_finds_the_figures(manifest: dict[str, Any]) -> None:
     card = render(manifest)
     assert _sections(card) == [
         "Load", "Tables", "Know before you use it", "What was left out", "Split", "Labels and candidates", "Pairs",
-        "Screenshots", "Prompts", "Sources and licences", "Check and rebuild",
+        "Screenshots", "Prompts", "Where it comes from", "Sources and licences", "Check and rebuild",
     ]  # fmt: skip
     for line in (
         'data = load_dataset("me/action-reward-models-data", revision="v1.0.0")  # selection_sft',
@@ -142,6 +142,8 @@ def test_hostile_text_stays_text(manifest: dict[str, Any]) -> None:
     body = _body(card)
     assert all(len(set(cells)) == 1 for cells in _tables(card))
     assert len(list(_tables(card))) == len(list(_tables(plain))) + 2  # conversions, and temperatures as a table
+    drawn = re.compile(r"^```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)  # test_lineage_section.py reads it
+    body = drawn.sub("", body)
     assert not re.search(r"<(?!code>|/code>|!-- action-reward-models:end -->\n\Z)", body)
     assert not re.search(r"\]\((?!#)|javascript:|http:|www\.|\{\{|\{%", re.sub(r"`[^`\n]*`", "", body))
     assert _markup(body) == _markup(_body(plain))
