@@ -91,8 +91,8 @@ def plan(
     returns the issues of the directory's rows and digests. ``row_digest`` computes the digest of a Parquet
     file's rows: with it, a published file that has the same rows in other bytes is downloaded, checked and kept;
     without it, ours is sent. ``overwrite`` allows to replace or delete files that no build made. Raises ArmError when
-    the directory has issues or violates a gate, when its version stands elsewhere already, when a newer one is published, when a person's
-    file is in the way, or when ``private`` is asked for and the repository is public.
+    the directory has issues or violates a gate, when its version stands elsewhere already, when a newer one is
+    published, when a person's file is in the way, or when ``private`` is asked for and the repository is public.
     """
     checked = preflight(folder, check, progress)
     if checked.issues:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ..cards.dataset import merge, problems
+from ..schemas import gates
 from ..schemas.errors import ArmError, Issue
 from ..schemas.manifest import manifest_of
 from . import limits
 from .scan import scan
 
 CARD = "README.md"
+MAX_TOLD = 50  # findings that are told one by one where they stop nothing
 # Keys of a card's YAML that hold text, or a list of it: YAML reads `no` as false and `1.10` as a number.
 _TEXTS = (
     "license", "license_name", "license_link", "pretty_name", "language", "tags", "task_categories", "task_ids",
@@ -23,14 +25,17 @@ _TEXTS = (
 
 @dataclass(frozen=True)
 class Preflight:
-    """``issues`` forbid publishing. ``findings`` (secrets, addresses) forbid it without a word of the publisher.
+    """``issues`` and ``violations`` of gates forbid publishing; ``findings`` (secrets, addresses) do so without a word
+    of the publisher.
 
-    ``warnings`` forbid nothing. Issues and findings are sorted by file.
+    ``warnings`` forbid nothing; findings are among them where the dataset's gate says so. Issues and findings are
+    sorted by file.
     """
 
     issues: tuple[Issue, ...]
     warnings: tuple[str, ...]
     findings: tuple[Issue, ...]
+    violations: tuple[gates.Violation, ...] = ()
 
 
 def preflight(
@@ -52,7 +57,17 @@ def preflight(
     damaged = {issue.file for issue in issues}
     found, unread = scan(folder, files, progress)
     issues += [issue for issue in unread if issue.file not in damaged]
-    return Preflight(tuple(sorted(set(issues))), tuple(limits.warnings(files)), tuple(sorted(found)))
+    warnings, findings = list(limits.warnings(files)), sorted(found)
+    if not gates.secrets_stop(manifest["identity"]):
+        warnings, findings = [*warnings, *_told(findings)], []
+    violated = gates.violations(manifest["identity"])
+    return Preflight(tuple(sorted(set(issues))), tuple(warnings), tuple(findings), tuple(violated))
+
+
+def _told(findings: list[Issue]) -> Iterator[str]:
+    yield from (f"{finding}, and gates.secrets is warn" for finding in findings[:MAX_TOLD])
+    if (left := len(findings) - MAX_TOLD) > 0:
+        yield f"{left:,} more secrets or addresses were found, and gates.secrets is warn"
 
 
 def _sizes(folder: Path, files: list[str], manifest: Mapping[str, Any]) -> Iterator[Issue]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..schemas.errors import ArmError
+from ..schemas.secrets import GROUPS
 from . import readback
 from .commit import Upload
 from .hub import WAITS_S, Hub, reason
@@ -53,7 +54,7 @@ def publish(
         raise ArmError(
             f"{len(planned.findings)} secrets or addresses were found; nothing was published",
             where=str(planned.folder), issues=planned.findings,
-            next_command="remove them from the sources and build again, or push --allow-findings",
+            next_command=_clean(planned),
         )  # fmt: skip
     if not hub.token:
         raise hub.no_token()
@@ -67,6 +68,22 @@ def publish(
     loaded = read_back(commit)
     stands, tagged = _tag(planned, hub, commit)
     return Published(repo, planned.url, planned.tag, stands, bool(planned.operations), tagged, loaded)
+
+
+def _clean(planned: Plan) -> str:
+    """What whoever publishes can write to be rid of the findings, or to live with them."""
+    messages = [finding.message for finding in planned.findings]
+    needed = [group for group, kinds in GROUPS.items() if any(kind in said for said in messages for kind in kinds)]
+    declared = planned.release.manifest["identity"]["parameters"].get("redact") or []
+    if set(needed) <= set(declared):
+        first = "they stand where `redact` changes nothing (ids, keys, file names, words of registry.yaml): mend those;"
+    else:
+        first = (
+            "below the dataset in registry.yaml, and build again:\n"
+            f"    redact: [{', '.join(g for g in GROUPS if g in (*needed, *declared))}]   # replaced in every record\n"
+            "  or mend the sources;"
+        )
+    return f"{first} to publish them:\n    gates: {{secrets: warn}}   # say why\n  or, this once, push --allow-findings"
 
 
 def _create(planned: Plan, hub: Hub) -> tuple[str, Plan]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..schemas.errors import Issue
 from ..schemas.secrets import Finding, findings
+from ..schemas.store import ID_FIELDS
 from ..schemas.validate import json_path
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 200  # findings of one file that are listed; the others are counted
 _BATCH = 64  # rows; pictures are not read
+_LONGEST_ID = 80  # characters of it that are shown
 _PERSONS = frozenset({"README.md"})  # who writes an address there means it to be read
 Step = tuple[str | int, ...]
 
@@ -23,8 +25,8 @@ Step = tuple[str | int, ...]
 def scan(folder: Path, files: Sequence[str], progress: Callable[[str, int, int], None]) -> tuple[list[Issue], ...]:
     """(Findings, issues of files that could not be read) in ``files``: rows of Parquet files, lines of all others.
 
-    Every string column is read, with what lies in lists and structs; JSON inside a string is read as text. A finding's
-    message says its kind and a masked form, never the secret.
+    Every string column is read, with what lies in lists and structs; JSON inside a string is read as text. A finding
+    says row, id and field; its message says the kind and a masked form, never the secret.
     """
     import pyarrow as pa
 
@@ -32,7 +34,9 @@ def scan(folder: Path, files: Sequence[str], progress: Callable[[str, int, int],
     broken: list[Issue] = []
     for done, name in enumerate(files):
         progress("looking for secrets", done, len(files))
-        places = _in_rows(folder / name) if name.endswith(".parquet") else _in_lines(folder / name)
+        places = (
+            _in_rows(folder / name, Path(name).parent.name) if name.endswith(".parquet") else _in_lines(folder / name)
+        )
         left: Counter[str] = Counter()
         shown = 0
         try:
@@ -64,7 +68,8 @@ def _in_lines(path: Path) -> Iterator[tuple[int, str, Finding]]:
         yield line, "$", finding
 
 
-def _in_rows(path: Path) -> Iterator[tuple[int, str, Finding]]:
+def _in_rows(path: Path, table: str) -> Iterator[tuple[int, str, Finding]]:
+    """The findings of a Parquet file of ``table``; a place is the row (0-based), its id, and the field's JSON path."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:  # pages as they are needed
@@ -77,8 +82,17 @@ def _in_rows(path: Path) -> Iterator[tuple[int, str, Finding]]:
                     if text not in known:
                         known[text] = list(findings(text))
                     for finding in known[text]:
-                        yield 0, f"row {number} {json_path(step)}", finding
+                        yield 0, f"row {number}{_named(row, table)} {json_path(step)}", finding
                 number += 1
+
+
+def _named(row: dict[str, Any], table: str) -> str:
+    """The id of a row, unless it holds what must not be shown."""
+    field = ID_FIELDS.get(table, "source_id")
+    row_id = row.get(field)
+    if not isinstance(row_id, str) or any(findings(row_id)):
+        return ""
+    return f" ({field} {row_id if len(row_id) <= _LONGEST_ID else f'{row_id[: _LONGEST_ID - 1]}…'})"
 
 
 def _is_text(kind: pa.DataType) -> bool:

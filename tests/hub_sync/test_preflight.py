@@ -219,7 +219,7 @@ def test_too_many_files_for_one_commit(folder: Path) -> None:
 
 
 def test_a_file_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    largest = max(path.stat().st_size for path in folder.rglob("*.parquet"))
+    largest = max(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     monkeypatch.setattr(limits, "MAX_FILE_BYTES", largest + 1)
     assert run(folder).issues == ()
     monkeypatch.setattr(limits, "MAX_FILE_BYTES", largest)
@@ -269,8 +269,8 @@ def test_rows_are_counted_over_batches(tmp_path: Path, monkeypatch: pytest.Monke
 
     made = build(tmp_path, fill)
     (path,) = (made / "data" / "states").glob("*.parquet")
-    tasks = pq.read_table(path, columns=["task"]).column("task").to_pylist()
-    expected = {f"row {row} $.task" for row, task in enumerate(tasks) if "mail" in task}
+    rows = pq.read_table(path, columns=["state_id", "task"]).to_pylist()
+    expected = {f"row {n} (state_id {row['state_id']}) $.task" for n, row in enumerate(rows) if "mail" in row["task"]}
     assert len(expected) == 9
     found = {issue.path for issue in run(made).findings if issue.file.startswith("data/states/")}
     assert {path for path in found if path.endswith("$.task")} == expected
