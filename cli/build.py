@@ -34,7 +34,8 @@ def command(
     from ..schemas.errors import ArmError, UsageError
 
     declared = Registry.load(registry)
-    specs = [declared.dataset(name) for name in names] if names else list(declared.datasets)
+    wanted = {declared.dataset(name).name for name in names}
+    specs = [spec for spec in declared.order() if not names or spec.name in wanted]
     if out and len(specs) > 1:
         raise UsageError("--out takes one dataset", next_command=f"--name {specs[0].name} --out {out}")
     results = []

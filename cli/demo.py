@@ -53,9 +53,7 @@ def command(folder: Path, as_json: bool) -> None:
     The hub runs on this machine and goes on afterwards, to be looked at; nothing leaves the machine.
     """
     from ..hub_sync.hub import Hub
-    from ..hub_sync.plan import plan
-    from ..hub_sync.publish import publish
-    from ..registry import Registry, check_build, row_digest
+    from ..registry import Registry
 
     server = hub_server()
     _copy_example(folder)
@@ -65,17 +63,17 @@ def command(folder: Path, as_json: bool) -> None:
     # imported, which a build does.
     os.environ |= {"HF_ENDPOINT": running["url"], **QUIET}
     output.quiet_client()
-    registry = Registry.load(folder / "registry.yaml")
+    hub = Hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip(), progress=output.note)
+    registry = Registry.load(folder / "registry.yaml", hub=hub)
     spec = registry.dataset()
     output.note(f"building {spec.name} {spec.version} from {folder}/registry.yaml")
     with output.progress() as show:
         registry.build(progress=show)
     built = registry.folder(spec)
-    hub = Hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip(), progress=output.note)
     output.note(f"built {built}; publishing it to {running['url']}, a hub on this machine")
     with output.progress() as show:
-        planned = plan(built, hub, check=lambda path: check_build(path, show), row_digest=row_digest, progress=show)
-        published = publish(planned, hub, progress=show)
+        planned = registry.plan(progress=show)
+        (published,) = registry.apply(planned, progress=show)
     output.note(f"{published.repo} {published.tag} is {published.commit[:12]}; loading it in a process of its own:")
     seen = _load(folder, running["url"], published.repo, published.tag)
     if as_json:

@@ -11,13 +11,13 @@ import click
 from . import output
 
 if TYPE_CHECKING:
-    from ..hub_sync.plan import Plan
-    from ..hub_sync.publish import Published
+    from ..hub_sync.hub import Hub
+    from ..registry import Registry
 
 
 @click.command(
     "push",
-    short_help="Publish a built dataset to the Hub as one tagged revision.",
+    short_help="Plan and publish one dataset, or a built directory, as a tagged revision.",
     epilog=output.examples(
         "arm push --dry-run",
         "arm push --yes",
@@ -39,100 +39,70 @@ def command(
     target: str | None, repo: str | None, private: bool, stage: bool, full: bool, keep: Any, allow_findings: bool,
     overwrite: bool, dry_run: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Publish a dataset of registry.yaml (default: the only one), or a built directory, and tag it v<version>.
+    """Plan, ask and publish one dataset of registry.yaml (default: the only one), or a built directory.
 
-    Everything is checked first without the network: files, rows, digests, the card, secrets. The files go up one by
-    one, and one commit on the head that was seen makes them a revision; it is read back with stock `datasets` and then
-    tagged. Files whose rows did not change are not sent. What a person wrote into the card on the Hub stays. A push
-    that was killed or refused can be run again. HF_ENDPOINT and HF_TOKEN say where and as whom.
+    A dataset is built if it is stale. Everything is checked first without the network: files, rows, digests, the card,
+    secrets. The version must fit the change. The files go up one by one, and one commit on the head that was seen makes
+    them a revision; it is read back with stock `datasets` and then tagged v<version>. Files whose rows did not change
+    are not sent. What a person wrote into the card on the Hub stays. A push that was killed or refused can be run
+    again. HF_ENDPOINT and HF_TOKEN say where and as whom.
     """
     from ..hub_sync.hub import Hub
-    from ..hub_sync.plan import plan
-    from ..hub_sync.publish import publish
-    from ..registry import check_build, row_digest
+    from ..registry.apply import apply
+    from ..registry.plan import Options, plan_folder
     from ..schemas.errors import UsageError
+    from . import plan_report
 
     hub = Hub(progress=output.note)
     output.quiet_client()
-    folder = _folder(target)
+    options = Options(repo=repo, private=private, keep=keep, overwrite=overwrite)
+    registry, name = _declared(target, hub)
     with output.progress() as show:
-        planned = plan(
-            folder, hub, check=lambda path: check_build(path, show), repo=repo, private=private, keep=keep,
-            overwrite=overwrite, row_digest=row_digest, progress=show,
-        )  # fmt: skip
+        if registry is None:
+            planned = plan_folder(Path(target or "."), hub, options=options, progress=show)
+        else:
+            planned = registry.plan(names=(name,), options=options, progress=show)
+    (step,) = planned.steps
     if not as_json:
-        _show(planned)
+        plan_report.show(planned)
+    if step.refusals:  # said above
+        problem = step.refusals[0]
+        if as_json:
+            raise problem
+        click.get_current_context().exit(1)
+    assert step.push is not None
     if dry_run:
         if as_json:
-            output.data({"plan": planned.to_json(), "published": None})
+            output.data({"plan": step.push.to_json(), "published": None})
         return
-    if not (yes or planned.tagged or (planned.findings and not allow_findings)):  # then it is refused, not asked
+    if not (yes or step.push.tagged or (step.push.findings and not allow_findings)):  # then it is refused, not asked
         if as_json or not sys.stdin.isatty():
             raise UsageError("nobody can be asked here", next_command="--yes, after --dry-run")
         click.confirm("publish?", abort=True, err=True)
     with output.progress() as show:
-        published = publish(planned, hub, stage=stage, full=full, allow_findings=allow_findings, progress=show)
+        done = apply(
+            planned, hub, registry=registry, stage=stage, full=full, allow_findings=allow_findings,
+            tell=lambda published: None if as_json else plan_report.tell(published), progress=show,
+        )  # fmt: skip
     if as_json:
-        output.data({"plan": planned.to_json(), "published": published.to_json()})
-    else:
-        _tell(planned, published)
+        output.data({"plan": step.push.to_json(), "published": done[0].to_json()})
 
 
-def _folder(target: str | None) -> Path:
-    """A built directory, or that of a dataset in a registry.yaml, which must be up to date.
+def _declared(target: str | None, hub: Hub) -> tuple[Registry | None, str]:
+    """(The registry, the name of its dataset), or (None, "") for a built directory.
 
     ``target`` is a built directory, a registry or its folder, or the name of a dataset in ./registry.yaml.
     """
     from ..registry import Registry
-    from ..registry.staleness import reasons
-    from ..schemas.errors import ArmError, UsageError
+    from ..schemas.errors import UsageError
 
     path = Path(target or ".")
     if target and (path / "manifest.json").is_file():
-        return path
+        return None, ""
     if target and (path.is_file() or (path / "registry.yaml").is_file()):
-        registry, name = Registry.load(path), None
+        registry, name = Registry.load(path, hub=hub), None
     elif target and (path.exists() or not Path("registry.yaml").is_file()):
         raise UsageError("is neither a built directory nor a registry", where=target, next_command="arm push DIR")
     else:
-        registry, name = Registry.load("registry.yaml"), target
-    spec = registry.dataset(name)
-    folder = registry.folder(spec)
-    if why := reasons(spec, folder):
-        message = f"{spec.name} is not built as declared: {'; '.join(why[:5])}"
-        next_command = f"arm build {registry.path} --name {spec.name}"
-        raise ArmError(message, where=str(registry.path), next_command=next_command)
-    return folder
-
-
-def _show(planned: Plan) -> None:
-    for warning in planned.warnings:
-        output.note(f"warning: {warning}")
-    output.issues(planned.findings, f"{len(planned.findings)} secrets or addresses were found:")
-    title = f"{planned.repo} {planned.tag} at {planned.url}"
-    if planned.tagged:
-        output.note(f"{title}: published already, at {planned.tagged}")
-        return
-    if planned.base is None:
-        output.note(f"creates {'private' if planned.private else 'public'} repository {planned.url}")
-    rows = [[o.action, o.path, f"{o.size:,}"] for o in planned.operations[: output.MAX_SHOWN]]
-    if rows:
-        output.table(title, ["", "file", "bytes"], rows)
-    if left := planned.operations[output.MAX_SHOWN :]:
-        output.note(f"... and {len(left)} more; --json lists them")
-    changed = f"{len(planned.operations)} files change ({planned.added_bytes:,} bytes)" if rows else "no file changes"
-    output.note(f"{changed}, {planned.unchanged} stay as they are; the tag {planned.tag} is new")
-
-
-def _tell(planned: Plan, published: Published) -> None:
-    if planned.tagged:
-        return
-    did = "committed and tagged" if published.committed else "tagged what was there"
-    output.note(f"{did}: {published.tag} is {published.commit}")
-    for table, splits in published.loaded.items():
-        output.note(f"  loaded back {table}: " + ", ".join(f"{split} {rows:,}" for split, rows in splits.items()))
-    click.echo(published.url)
-    output.note(
-        f'next: python -c "from datasets import load_dataset; '
-        f"print(load_dataset('{published.repo}', revision='{published.tag}'))\""
-    )
+        registry, name = Registry.load("registry.yaml", hub=hub), target
+    return registry, registry.dataset(name).name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +26,7 @@ from .store import Store
 
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
+    from ..hub_sync.publish import Published
     from .plan import Options, Plan
 
 
@@ -34,7 +35,7 @@ class Registry:
     """A checked registry.yaml; ``datasets`` and ``models`` are in the order of the file.
 
     ``references`` gives, per dataset, what each source refers to on the Hub (None: the publisher's own files).
-    ``trainers`` makes checkpoints, by kind of recipe.
+    ``trainers`` makes checkpoints, by kind of recipe. ``given_hub`` is the Hub to talk to; None: the environment's.
     """
 
     path: Path
@@ -43,17 +44,27 @@ class Registry:
     models: tuple[ModelSpec, ...] = ()
     references: Mapping[str, tuple[Reference | None, ...]] = field(default_factory=dict)
     trainers: Mapping[str, Trainer] = field(default_factory=dict)
+    given_hub: Hub | None = None
 
     @classmethod
-    def load(cls, path: Path | str = "registry.yaml", *, trainers: Mapping[str, Trainer] | None = None) -> Registry:
-        """Read ``path``. Raises ArmError with every problem of the file (``file:line $.path``)."""
+    def load(
+        cls, path: Path | str = "registry.yaml", *, hub: Hub | None = None,
+        trainers: Mapping[str, Trainer] | None = None,
+    ) -> Registry:  # fmt: skip
+        """Read ``path``. Raises ArmError with every problem of the file (``file:line $.path``).
+
+        ``hub`` is the Hub to talk to, by default the one that HF_ENDPOINT and HF_TOKEN name. ``trainers`` maps a kind
+        of recipe to what makes a checkpoint of it; see `registry.models.Training`.
+        """
         path = Path(path)
         if path.is_dir():
             path /= "registry.yaml"
         if not path.is_file():
             raise UsageError("there is no such registry", where=str(path), next_command="arm init   # writes one")
         declared = declaration(path)
-        return cls(path, declared.namespace, declared.datasets, declared.models, declared.references, trainers or {})
+        return cls(
+            path, declared.namespace, declared.datasets, declared.models, declared.references, trainers or {}, hub
+        )  # fmt: skip
 
     def dataset(self, name: str | None = None) -> BuildSpec:
         """The dataset called ``name``; without a name, the only one. Raises UsageError with the known names."""
@@ -70,6 +81,15 @@ class Registry:
     @property
     def lock_path(self) -> Path:
         return self.path.parent / LOCK
+
+    @cached_property
+    def hub(self) -> Hub:
+        """The Hub that its references are on and that it publishes to. Made when it is first needed."""
+        if self.given_hub is not None:
+            return self.given_hub
+        from ..hub_sync.hub import Hub
+
+        return Hub()
 
     @cached_property
     def store(self) -> Store:
@@ -134,7 +154,7 @@ class Registry:
         """Read all sources of one dataset as a build would, write nothing: (every issue, the account per stage)."""
         return check(self.resolved(name, progress), workers=workers, progress=progress)
 
-    def lock(self, hub: Hub, *, update: bool = False, names: tuple[str, ...] = ()) -> list[str]:
+    def lock(self, *, update: bool = False, names: tuple[str, ...] = ()) -> list[str]:
         """Resolve what arm.lock does not hold yet and write it; return what changed, in words.
 
         ``update`` resolves anew what is there already: of the datasets and models ``names``, or of all.
@@ -142,7 +162,7 @@ class Registry:
         """
         from .locking import lock
 
-        return lock(self, hub, update=update, names=names)
+        return lock(self, update=update, names=names)
 
     def lock_problems(self) -> list[str]:
         """What arm.lock does not say as it is now, in words, without the network; empty when it is right."""
@@ -151,13 +171,24 @@ class Registry:
         return problems(self)
 
     def plan(
-        self, hub: Hub, *, names: tuple[str, ...] = (), options: Options | None = None,
-        workers: int | None = None, progress: Progress = lambda *_: None,
+        self, *, names: Iterable[str] = (), options: Options | None = None, workers: int | None = None,
+        progress: Progress = lambda *_: None,
     ) -> Plan:  # fmt: skip
-        """Build what is stale, check it, and compare it with the Hub; see `registry.plan`. Publishes nothing."""
+        """Build what is stale, check it, and compare it with the Hub; see `registry.plan.plan`. Publishes nothing."""
         from .plan import plan
 
-        return plan(self, hub, names=names, options=options, workers=workers, progress=progress)
+        return plan(self, names=names, options=options, workers=workers, progress=progress)
+
+    def apply(
+        self, plan: Plan, *, stage: bool = False, full: bool = False, allow_findings: bool = False,
+        progress: Progress = lambda *_: None,
+    ) -> list[Published]:  # fmt: skip
+        """Publish what ``plan`` shows, and note it in arm.lock; see `registry.apply.apply`."""
+        from .apply import apply
+
+        return apply(
+            plan, self.hub, registry=self, stage=stage, full=full, allow_findings=allow_findings, progress=progress
+        )  # fmt: skip
 
 
 def _recorded(lock: Lock, registry: Registry, identity: Mapping[str, Any]) -> Lock:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ..builders.partition import Progress
 from ..builders.spec import BuildSpec, Origin, SourceSpec
-from ..hub_sync.hub import Hub
 from ..schemas.errors import ArmError
 from .models import ModelSpec
 from .references import Reference
@@ -79,9 +78,8 @@ def resolved(registry: Registry, spec: BuildSpec, progress: Progress) -> BuildSp
     declared = registry.references[spec.name]
     if not any(declared):
         return spec
-    hub = Hub()
     sources = tuple(
-        _files(registry, hub, source, reference, progress) if reference else source
+        _files(registry, source, reference, progress) if reference else source
         for source, reference in zip(spec.sources, declared, strict=True)
     )
     first: dict[Path, int] = {}
@@ -113,19 +111,19 @@ def dataset_of(registry: Registry, reference: Reference) -> str:
     return str(manifest["identity_sha256"])
 
 
-def _files(registry: Registry, hub: Hub, source: SourceSpec, reference: Reference, progress: Progress) -> SourceSpec:
+def _files(registry: Registry, source: SourceSpec, reference: Reference, progress: Progress) -> SourceSpec:
     if reference.is_version:
         identity = dataset_of(registry, reference)
         mine = own(registry, reference)
         commit = None if mine else registry.read_lock().of(reference, registry.path).commit
         built = registry.folder(mine) if mine else None
         path = registry.store.table(
-            hub, reference.repo, reference.version, commit, identity, source.kind, built, progress
+            registry.hub, reference.repo, reference.version, commit, identity, source.kind, built, progress
         )
         origin = Origin(reference.repo, reference.revision, identity_sha256=identity)
         return replace(source, origin=origin, files=((f"{reference.repo}@{reference.revision}/{source.kind}", path),))
     locked = registry.read_lock().of(reference, registry.path)
-    found = registry.store.raw(hub, reference.repo, locked.commit, locked.files, progress)
+    found = registry.store.raw(registry.hub, reference.repo, locked.commit, locked.files, progress)
     origin = Origin(reference.repo, reference.revision, commit=locked.commit)
     files = sorted((f"{reference.repo}@{reference.revision}/{name}", path) for name, path in found.items())
     return replace(source, origin=origin, files=tuple(files))

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from .declaration import Registry
 
 
-def lock(registry: Registry, hub: Hub, *, update: bool, names: tuple[str, ...]) -> list[str]:
+def lock(registry: Registry, *, update: bool, names: tuple[str, ...]) -> list[str]:
     """See `Registry.lock`."""
     renewed = _renewed(registry, names) if update else set()
     before = registry.read_lock()
+    hub = registry.hub
     models = Hub(hub.endpoint, hub.token, repo_type="model")
     references = {
         reference.key: before.references[reference.key]
@@ -136,7 +137,10 @@ def _changes(before: Lock, after: Lock) -> Iterator[str]:
     for mine, theirs in ((before.datasets, after.datasets), (before.models, after.models)):
         for name in sorted({*mine, *theirs}):
             yield from (f"{name}: {said}" for said in _differing(mine.get(name), theirs.get(name)))
-    yield from (f"package {said}" for said in _differing(before.packages, after.packages))
+    if before.packages:
+        yield from (f"package {said}" for said in _differing(before.packages, after.packages))
+    elif after.packages:
+        yield f"versions of {len(after.packages)} packages are noted"
 
 
 def _differing(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[str]:

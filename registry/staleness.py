@@ -55,13 +55,14 @@ def _parameters(before: dict[str, Any], spec: BuildSpec) -> Iterator[str]:
     after = spec.parameters()
     if spec.shards is None:  # chosen from the data size
         after["shards"] = before.get("shards")
-    yield from _differences("", before, after)
+    yield from differences(before, after)
 
 
-def _differences(where: str, before: Any, after: Any) -> Iterator[str]:
+def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
+    """What differs in two JSON values, key by key, in words."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
-            yield from _differences(f"{where}.{key}" if where else key, before.get(key), after.get(key))
+            yield from differences(before.get(key), after.get(key), f"{where}.{key}" if where else key)
     elif before != after:
         yield f"{where}: {_short(before)} -> {_short(after)}"
 
@@ -77,7 +78,7 @@ def _sources(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
             if old[name] != value:
                 yield f"sources[{number}].{name}: {_short(old[name])} -> {_short(value)}"
         origin = new.origin and new.origin.to_json()
-        yield from _differences(f"sources[{number}].origin", old.get("origin"), origin)
+        yield from differences(old.get("origin"), origin, f"sources[{number}].origin")
         known = {file["path"]: file["sha256"] for file in old["files"]}
         now = dict(new.files)
         yield from (f"sources[{number}]: {name} is new" for name in sorted(now.keys() - known.keys()))

@@ -1,0 +1,78 @@
+"""``arm apply``: publish what a plan says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import output
+
+
+@click.command(
+    "apply",
+    short_help="Publish what the plan shows, or a saved plan.",
+    epilog=output.examples("arm apply --yes", "arm apply plan.json", "arm apply plan.json --stage --json"),
+)
+@click.argument("saved", required=False, metavar="[PLAN]", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--registry", default="registry.yaml", show_default=True, type=click.Path(path_type=str), metavar="REGISTRY",
+    help="The registry that the plan is of.",
+)  # fmt: skip
+@click.option("--name", "names", multiple=True, help="Without PLAN: only this dataset; may be given several times.")
+@click.option("--private", is_flag=True, help="Without PLAN: create repositories private.")
+@click.option("--card", "keep", type=click.Choice(["hub", "local"]), help="Whose words to keep when both changed.")
+@click.option("--stage", is_flag=True, help="Commit to a pull request, read it back, then merge and tag.")
+@click.option("--full", is_flag=True, help="Read back every shard, not one per table and split.")
+@click.option("--allow-findings", is_flag=True, help="Publish although secrets or e-mail addresses were found.")
+@output.workers_option
+@click.option("--yes", is_flag=True, help="Do not ask. A saved plan is not asked about: it was looked at.")
+@output.json_option
+def command(
+    saved: Path | None, registry: str, names: tuple[str, ...], private: bool, keep: Any, stage: bool, full: bool,
+    allow_findings: bool, workers: int | None, yes: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Plan, ask, and publish every dataset that changed, each as one tagged revision, dependencies first.
+
+    With PLAN, a file of `arm plan --out`: the plan is made anew, and refused unless it is, to the last digest, what was
+    saved. A saved plan is never trusted: it says what somebody agreed to, not what to do.
+    """
+    from ..hub_sync.hub import Hub
+    from ..registry import Registry
+    from ..registry.apply import SavedPlan, apply
+    from ..registry.plan import Options
+    from ..schemas.errors import UsageError
+    from . import plan_report
+
+    agreed = SavedPlan.read(saved) if saved else None
+    if agreed and (names or private):
+        raise UsageError("a saved plan says which datasets, and how", next_command=f"arm apply {saved}")
+    declared = Registry.load(registry, hub=Hub(progress=output.note))
+    output.quiet_client()
+    options = Options(private=agreed.private if agreed else private, keep=keep)
+    if agreed:  # a name that is not declared is the plan's fault, and said with it
+        names = tuple({spec.name for spec in declared.datasets} & set(agreed.names))
+    with output.progress() as show:
+        planned = declared.plan(names=names, options=options, workers=workers, progress=show)
+    if agreed:
+        agreed.check(planned)
+    elif not as_json:
+        plan_report.show(planned)
+    if planned.to_publish and not planned.refusals and not (agreed or yes):
+        if as_json or not sys.stdin.isatty():
+            raise UsageError("nobody can be asked here", next_command="--yes, after arm plan")
+        click.confirm("publish?", abort=True, err=True)
+    with output.progress() as show:
+        done = apply(
+            planned, declared.hub, registry=declared, stage=stage, full=full, allow_findings=allow_findings,
+            tell=lambda published: None if as_json else plan_report.tell(published), progress=show,
+        )  # fmt: skip
+    if as_json:
+        output.data(
+            {
+                "plan": planned.to_json(),
+                "published": [published.to_json() for published in done if published.committed or published.tagged],
+            }
+        )

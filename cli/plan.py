@@ -1,0 +1,56 @@
+"""``arm plan``: what would change on the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from . import output
+
+
+@click.command(
+    "plan",
+    short_help="Show what would change on the Hub, row by row.",
+    epilog=output.examples("arm plan", "arm plan --out plan.json", "arm plan registry.yaml --json"),
+)
+@output.registry_argument
+@click.option("--name", "names", multiple=True, help="Plan only this dataset or model; may be given several times.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan for arm apply, which checks it."
+)
+@click.option("--private", is_flag=True, help="Create repositories private; existing ones stay as they are.")
+@click.option("--card", "keep", type=click.Choice(["hub", "local"]), help="Whose words to keep when both changed.")
+@output.workers_option
+@output.json_option
+def command(
+    registry: str, names: tuple[str, ...], out: Path | None, private: bool, keep: str | None, workers: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Build what is stale, check everything, and compare it with what is published. Nothing is sent.
+
+    For each dataset of REGISTRY (default: registry.yaml): why it was rebuilt, rows added, removed and changed, label
+    flips and the training rows that follow from them, changes of schema, prompts and card, the version bump that fits,
+    and the files that would be sent. Exit status 1 when something is refused; each refusal says what to write or run.
+    """
+    from ..hub_sync.hub import Hub
+    from ..registry import Registry
+    from ..registry.plan import Options
+    from . import plan_report
+
+    declared = Registry.load(registry, hub=Hub(progress=output.note))
+    output.quiet_client()
+    with output.progress() as show:
+        planned = declared.plan(
+            names=names, options=Options(private=private, keep=keep),  # type: ignore[arg-type]
+            workers=workers, progress=show,
+        )  # fmt: skip
+    if out and not planned.nothing:
+        plan_report.save(planned, out)
+    if as_json:
+        output.data(planned.to_json())
+    else:
+        plan_report.show(planned)
+        if planned.to_publish and not planned.refusals:
+            output.note(f"next: arm apply{f' {out}' if out else ''}")
+    click.get_current_context().exit(1 if planned.refusals else 0)

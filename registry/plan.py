@@ -1,0 +1,276 @@
+"""What would change: the declaration, its builds and the Hub compared, version rule and order included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..builders.partition import Progress
+from ..builders.reader import row_digest
+from ..builders.spec import BuildSpec
+from ..cards.dataset import words
+from ..hub_sync import plan as push
+from ..hub_sync.hub import Hub
+from ..hub_sync.release import CARD, Keep, Release, Remote
+from ..schemas.errors import ArmError, UsageError
+from ..schemas.manifest import manifest_of
+from . import graph, versions
+from .builds import check_build
+from .diff import Diff, Side, compare
+from .models import ModelSpec
+from .nodes import ModelNode
+
+if TYPE_CHECKING:
+    from .declaration import Registry
+
+Status = Literal["publish", "nothing", "refused"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to publish, for all steps: see `hub_sync.plan.plan`. ``repo`` is for a plan of one dataset only."""
+
+    repo: str | None = None
+    private: bool = False
+    keep: Keep | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """What would happen to one dataset.
+
+    ``built``: why it was built by this plan, empty when it was up to date. ``last``: the version published last.
+    ``level``: the bump that the change needs, and ``because`` of what. ``diff`` is None where nothing changes, and
+    where something refuses before rows can be compared. ``refusals`` stop `apply`, each with what to write or run.
+    """
+
+    name: str
+    version: str
+    repo: str
+    status: Status
+    built: tuple[str, ...] = ()
+    last: str | None = None
+    level: versions.Level = versions.Level.NONE
+    because: tuple[str, ...] = ()
+    diff: Diff | None = None
+    push: push.Plan | None = None
+    notes: tuple[str, ...] = ()
+    refusals: tuple[ArmError, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            "repo": self.repo,
+            "status": self.status,
+            "built": list(self.built),
+            "last": self.last,
+            "bump": str(self.level),
+            "because": list(self.because),
+            "diff": self.diff and self.diff.to_json(),
+            "publish": self.push and self.push.to_json(),
+            "notes": list(self.notes),
+            "refusals": [_error_json(error) for error in self.refusals],
+        }
+
+
+@dataclass(frozen=True)
+class ModelStep:
+    """Why a checkpoint would be trained (again); empty ``reasons`` when it is up to date."""
+
+    name: str
+    version: str
+    reasons: tuple[str, ...]
+    refusals: tuple[ArmError, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        refusals = [_error_json(error) for error in self.refusals]
+        return {"name": self.name, "version": self.version, "reasons": list(self.reasons), "refusals": refusals}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps in the order in which they would be taken: a dataset after those that it rests on."""
+
+    endpoint: str
+    steps: tuple[Step, ...]
+    models: tuple[ModelStep, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[ArmError, ...]:
+        return tuple(error for step in self.steps for error in step.refusals)
+
+    @property
+    def to_publish(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.status == "publish")
+
+    @property
+    def nothing(self) -> bool:
+        """Whether all is as declared."""
+        return not self.to_publish and not self.refusals and not any(m.reasons or m.refusals for m in self.models)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "endpoint": self.endpoint,
+            "nothing": self.nothing,
+            "steps": [step.to_json() for step in self.steps],
+            "models": [model.to_json() for model in self.models],
+        }
+
+
+def plan(
+    registry: Registry, *, names: Iterable[str] = (), options: Options | None = None, workers: int | None = None,
+    progress: Progress = lambda *_: None,
+) -> Plan:  # fmt: skip
+    """Build what is stale, check the builds, and compare them with the Hub. Nothing there is changed.
+
+    ``names`` are datasets and models; all without any. What is wrong with one of them becomes a refusal of its step,
+    and the others are still planned. Raises ArmError for a registry or lock that cannot be read, UsageError for a name
+    that is not declared.
+    """
+    options = options or Options()
+    known = [*(spec.name for spec in registry.datasets), *(spec.name for spec in registry.models)]
+    wanted = set(names) or set(known)
+    if unknown := sorted(wanted - set(known)):
+        raise UsageError(f"there is no dataset or model {unknown[0]!r}; there are {', '.join(known)}")
+    if options.repo and len(wanted) > 1:
+        raise UsageError("another repository is for one dataset", next_command="--name NAME --repo NS/NAME")
+    steps: dict[str, Step] = {}
+    for spec in registry.order():
+        if spec.name in wanted:
+            steps[spec.name] = _dataset(registry, spec, options, workers, progress, steps)
+    models = tuple(_model(registry, spec) for spec in registry.models if spec.name in wanted)
+    return Plan(registry.hub.endpoint, tuple(steps.values()), models)
+
+
+def plan_folder(
+    folder: Path, hub: Hub, *, options: Options | None = None, progress: Progress = lambda *_: None
+) -> Plan:
+    """The plan for one built directory, whatever declared it. Raises ArmError when it holds no manifest."""
+    identity = manifest_of(folder)["identity"]
+    options = options or Options()
+    repo = options.repo or f"{identity['namespace']}/{identity['name']}"
+    step = Step(identity["name"], identity["version"], repo, "refused")
+    try:
+        step = _published(step, folder, hub, options, progress)
+    except ArmError as error:
+        step = replace(step, status="refused", refusals=(error,))
+    return Plan(hub.endpoint, (step,))
+
+
+def _dataset(
+    registry: Registry, spec: BuildSpec, options: Options, workers: int | None, progress: Progress,
+    before: Mapping[str, Step],
+) -> Step:  # fmt: skip
+    """``before`` are the steps that come before this one."""
+    step = Step(spec.name, spec.version, options.repo or f"{spec.namespace}/{spec.name}", "refused")
+    try:
+        _, why = registry.build(spec.name, workers=workers, progress=progress)
+        step = replace(step, built=tuple(why))
+        step = _published(step, registry.folder(spec), registry.hub, options, progress)
+        if step.status == "publish":
+            refusals = tuple(_rests_on_unpublished(registry, spec, before))
+            step = replace(step, status="refused" if refusals else "publish", refusals=refusals)
+    except ArmError as error:
+        return replace(step, status="refused", refusals=(error,))
+    return step
+
+
+def _published(step: Step, folder: Path, hub: Hub, options: Options, progress: Progress) -> Step:
+    """``step`` for a built directory, compared with what is published. Raises ArmError for what refuses it."""
+    try:
+        planned = push.plan(
+            folder, hub, check=lambda path: check_build(path, progress), repo=options.repo, private=options.private,
+            keep=options.keep, overwrite=options.overwrite, row_digest=row_digest, progress=progress,
+        )  # fmt: skip
+    except push.VersionTakenError as error:
+        if error.last.manifest is None:
+            raise
+        # What stands at the tag is other content: what the next version has to be follows from the difference.
+        return _compared(step, folder, hub, error.last, error.release, None, progress)
+    if planned.tagged:
+        return replace(step, status="nothing", push=planned, last=step.version)
+    return _compared(step, folder, hub, planned.last, planned.release, planned, progress)
+
+
+def _compared(
+    step: Step, folder: Path, hub: Hub, last: Remote | None, release: Release, planned: push.Plan | None,
+    progress: Progress,
+) -> Step:  # fmt: skip
+    """``step`` with what changes since ``last``, and refused when its version does not fit. No ``planned``: taken."""
+    after = Side.folder(folder)
+    card = release.files[CARD].source
+    assert isinstance(card, bytes)
+    after.card = card.decode()  # with the words that a person left on the Hub
+    if last is None or last.manifest is None:
+        return replace(step, status="publish", push=planned, diff=compare(None, after, progress))
+    with Side.revision(hub, step.repo, last.commit) as before:
+        diff = compare(before, after, progress)
+    published = last.manifest["identity"]["version"]
+    changed = last.card is None or words(last.card) != words(after.card)
+    level, because = versions.needed(last.manifest, release.manifest, card_changed=changed)
+    step = replace(step, last=published, level=level, because=tuple(because), diff=diff, push=planned)
+    right = versions.fits(published, step.version, level)
+    if planned is None:  # the tag of that version, or of an older one, holds other content
+        right = right or versions.next_version(published, max(level, versions.Level.PATCH))
+    if right is not None:
+        return replace(step, status="refused", refusals=(_wrong_version(step, right),))
+    if versions.larger_than_needed(published, step.version, level):
+        note = f"{published} -> {step.version} is more than the change needs, which is a {level} bump"
+        step = replace(step, notes=(note,))
+    return replace(step, status="publish")
+
+
+def _wrong_version(step: Step, right: str) -> ArmError:
+    if step.version == step.last:
+        message = f"{step.version} is published with other content"
+    else:
+        message = f"{step.version} does not fit after {step.last}"
+    why = "; ".join(step.because[:3])
+    return ArmError(
+        f"{message}: the change asks for a {step.level} bump ({why})" if why else message, where=step.name,
+        next_command=f'raise the version in registry.yaml: version: "{right}"',
+    )  # fmt: skip
+
+
+def _rests_on_unpublished(registry: Registry, spec: BuildSpec, before: Mapping[str, Step]) -> Iterator[ArmError]:
+    """Whoever reads a version must be able to follow it to the versions that it rests on."""
+    for reference in registry.references[spec.name]:
+        if reference is None or not reference.is_version:
+            continue
+        mine = graph.own(registry, reference)
+        if mine and mine.name in before:
+            if before[mine.name].status == "refused":
+                yield ArmError(f"rests on {reference}, which is refused", where=spec.name)
+            continue
+        refs = registry.hub.refs(reference.repo)
+        commit = refs and refs.tags.get(reference.revision)
+        manifest = Remote.read(registry.hub, reference.repo, commit).manifest if commit else None
+        if manifest is None:
+            fix = f"arm push {mine.name}" if mine else f"arm lock --update --name {spec.name}"
+            yield ArmError(f"rests on {reference}, which is not published", where=spec.name, next_command=fix)
+        elif manifest["identity_sha256"] != graph.dataset_of(registry, reference):
+            yield ArmError(
+                f"rests on {reference} as it is built here, and another build is published under that version",
+                where=spec.name, next_command="raise the version of the one, and name it in the other",
+            )  # fmt: skip
+
+
+def _model(registry: Registry, spec: ModelSpec) -> ModelStep:
+    node = ModelNode(registry, spec)
+    try:
+        return ModelStep(spec.name, spec.version, tuple(node.reasons()))
+    except ArmError as error:
+        return ModelStep(spec.name, spec.version, (), (error,))
+
+
+def _error_json(error: ArmError) -> dict[str, Any]:
+    return {
+        "error": error.message,
+        "where": error.where,
+        "next": error.next_command,
+        "issues": [str(issue) for issue in error.issues],
+    }
