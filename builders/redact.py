@@ -24,7 +24,7 @@ from .importers import RowImporter, StateImporter
 from .spec import BuildSpec
 
 IDS = frozenset({*ID_FIELDS.values(), "episode_id", "base_state_id", "task_id"})
-_PICTURE = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/=\s]*+")
+_PICTURE = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/]*+={0,2}")
 _PASSES = 8  # until nothing is found; what stands where a secret stood may make another one visible
 _LEVELS = 4  # of JSON inside strings of JSON
 _DEEPEST = 50  # lists and objects in each other, of JSON inside a string
@@ -157,10 +157,11 @@ def _placeholder(text: str, start: int, kind: str) -> str:
 
 
 class _Place(NamedTuple):
-    """A string or number of a record: where it is held, and its span in the text, quotes included."""
+    """A string or number of a record: where it is held, its path, and its span in the text, quotes included."""
 
     holder: Any
     key: Any
+    path: Path
     start: int
     end: int
 
@@ -202,7 +203,7 @@ class _Text:
                 self.replaced += kinds
             start = self._size
             self._write(_encoded(holder[key]))
-            self.places.append(_Place(holder, key, start, self._size))
+            self.places.append(_Place(holder, key, path, start, self._size))
 
     def _is_picture(self, path: Path, value: str) -> bool:
         """A data URL anywhere, and where records name pictures a path; what is no path there leads nowhere anyway."""
@@ -228,7 +229,7 @@ def _between(text: _Text, kinds: Collection[str]) -> Iterator[str]:
                     changes.setdefault(index, []).append(finding)
                     yield finding.kind
     for index, found in changes.items():
-        holder, key, start, end = text.places[index]
+        holder, key, _, start, end = text.places[index]
         inside = all(start < finding.start and finding.end < end for finding in found)
         if isinstance(holder[key], str) and inside:
             written = text.text[start:end]

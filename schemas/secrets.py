@@ -122,9 +122,11 @@ def _address(value: str) -> bool:
 _START = r"(?:(?<=\\[nrt])|(?<![A-Za-z0-9])(?!(?<=\\)[nrt]))"  # of a word; in JSON a line may begin as `\nword`
 _QUOTE = r"\\{0,8}[\"']"  # escaped in JSON, in JSON inside JSON
 _PASSWORD = "password|passwd|passphrase|pwd"  # noqa: S105 - the name, not one
-_KEY = (
-    "access[_-]?token|auth[_-]?token|refresh[_-]?token|api[_-]?key|client[_-]?secret|secret[_-]?access[_-]?key|"
-    "secret[_-]?key|secret"
+_KEY_WORDS = (("access", "token"), ("auth", "token"), ("refresh", "token"), ("api", "key"))
+_KEY = "|".join(f"{word}[_-]?{last}" for word, last in _KEY_WORDS)
+_KEY += "|client[_-]?secret|secret[_-]?access[_-]?key|secret[_-]?key|secret"
+_KEY_HINTS = "|".join(  # "token" and "key" alone stand in every prompt
+    ["secret", *(f"{word}{between}{last}" for word, last in _KEY_WORDS for between in ("", "_", "-"))]
 )
 _IN_URL = f"{_KEY}|token|sig|signature|x-amz-signature|x-goog-signature|x-amz-security-token"
 _WORD = "[A-Za-z0-9_-]"
@@ -200,7 +202,7 @@ RULES: tuple[_Rule, ...] = (
     _rule("URL parameter", "=", rf"(?:[?&]|\\u0026)(?P<k>{_PASSWORD})=(?P<v>{_PLAIN}{{3,256}}+)(?![(\[{{])", _chosen),
     _rule(
         "API key",
-        "token|key|secret",
+        _KEY_HINTS,
         _named(_KEY, rf"(?:{_QUOTE})?(?P<v>[A-Za-z0-9_./+=~-]{{16,4096}}+)(?!\()"),
         _dense,
     ),
