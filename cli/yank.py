@@ -56,6 +56,5 @@ def command(source: str, reason: str | None, undo: bool, yes: bool, as_json: boo
     elif planned.files:
         output.note(f"committed: branch main is {commit}")
     else:
-        output.note(
-            f"{planned.tag} is {'not withdrawn' if undo else 'withdrawn'} already, for this reason: nothing to do"
-        )
+        state = "is not withdrawn" if undo else "is withdrawn already, for this reason"
+        output.note(f"{planned.tag} {state}: nothing to do")

@@ -255,3 +255,34 @@ def test_the_manifest_takes_no_other_entries(published: str, hub: Hub) -> None:
     manifest["environment"]["withdrawn"] = {"1.0.0": "right"}
     write(hub, published, manifest_dot_json=orjson.dumps(manifest))
     assert withdrawn(hub, published) == {"1.0.0": "right"}
+
+
+def test_the_command_and_the_warnings_of_pull(published: str, hub: Hub, running: Running, tmp_path: Path) -> None:
+    target = f"{published}@v1.0.0"
+    for words, said in (
+        (("yank", target), "either a reason or --undo is needed"),
+        (("yank", target, "--reason", "x", "--undo"), "either a reason or --undo is needed"),
+        (("yank", target, "--reason", "x"), "nobody can be asked here"),
+        (("yank", published, "--reason", "x", "--yes"), "'main' is no tag of a version"),
+    ):
+        done = running.arm(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert said in done.stderr
+    assert withdrawn(hub, published) == {}
+    done = running.arm("yank", target, "--reason", REASON, "--yes", "--json", cwd=tmp_path)
+    report = orjson.loads(done.stdout)
+    assert report["committed"] is True
+    assert report["commit"] == commits(hub, published)[0]
+    assert report["withdrawal"]["reason"] == REASON
+    again = running.arm("yank", target, "--reason", REASON, cwd=tmp_path)  # nothing to do, and so nobody is asked
+    assert "v1.0.0 is withdrawn already, for this reason: nothing to do" in again.stderr
+    pulled = running.arm("pull", target, "--out", "one", cwd=tmp_path)
+    assert f"warning: v1.0.0 of {published} is withdrawn: {REASON}" in pulled.stderr
+    pulled = running.arm("pull", target, "--out", "two", "--json", cwd=tmp_path)
+    assert orjson.loads(pulled.stdout)["warnings"] == [f"v1.0.0 of {published} is withdrawn: {REASON}"]
+    verified = running.arm("verify", target, cwd=tmp_path)
+    assert verified.returncode == 0
+    assert f"warning: v1.0.0 of {published} is withdrawn: {REASON}" in verified.stderr
+    assert running.arm("yank", target, "--undo", "--yes", cwd=tmp_path).returncode == 0
+    done = running.arm("yank", target, "--undo", "--yes", cwd=tmp_path)
+    assert "v1.0.0 is not withdrawn: nothing to do" in done.stderr
