@@ -278,7 +278,7 @@ def test_files_are_named_by_the_bytes_that_were_read(toy: Toy) -> None:
 def test_an_id_that_is_made_of_the_content_stays(toy: Toy) -> None:
     """Candidate sets name it, and they were sampled before anybody redacted."""
     toy.page("e1", task="Ask jane@gmail.com.")
-    del toy.episodes[0]["episode_id"]  # type: ignore[attr-defined]
+    del toy.episodes[0]["episode_id"]  # type: ignore[union-attr]
     (state_id,) = [row["state_id"] for row in toy.build(tables=("states",)).rows("states")]
     toy.label(toy.draw(state_id, "click(1, 1)", "click(2, 2)"), 0)
     made = toy.build(redact=("addresses",))
