@@ -195,7 +195,8 @@ def test_a_folder_that_says_it_is_withdrawn(build: Build) -> None:
     )
     with pytest.warns(UserWarning, match="was withdrawn"):
         verify(repo=str(build.folder), revision=REVISION)
-    for nothing in ({"0.9.0": "old"}, {}, [], 1, None):
+    others: list[Any] = [{"0.9.0": "old"}, {}, [], 1, None]
+    for nothing in others:
         change(build.folder, lambda m, nothing=nothing: m["environment"].update(withdrawn=nothing))  # type: ignore[misc]
         assert get(build, "states")["train"].num_rows > 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -188,11 +188,11 @@ def test_a_head_that_never_rests_is_told(published: str, hub: Hub, monkeypatch: 
     real = hub.api.create_commit
     moves = iter(range(100))
 
-    def create_commit(*words: object, **options: object) -> object:
+    def create_commit(*words: Any, **options: Any) -> Any:
         hub.api.create_commit = real  # type: ignore[method-assign]
         write(hub, published, notes_dot_txt=f"{next(moves)}".encode())
-        hub.api.create_commit = create_commit  # type: ignore[method-assign,assignment]
-        return real(*words, **options)  # type: ignore[arg-type]
+        hub.api.create_commit = create_commit  # type: ignore[method-assign]
+        return real(*words, **options)
 
     monkeypatch.setattr(hub.api, "create_commit", create_commit)
     with pytest.raises(ArmError, match=r"someone else published meanwhile: this rests on [0-9a-f]{40}, the head is"):
