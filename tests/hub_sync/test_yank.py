@@ -248,7 +248,7 @@ def test_broken_markers_stop_it_before_anything_is_written(published: str, hub: 
 def test_the_manifest_takes_no_other_entries(published: str, hub: Hub) -> None:
     """Whoever may write to the repository writes the entries: what is no version or no line is no manifest."""
     manifest = orjson.loads(read(hub, published).manifest_bytes)
-    for wrong in ({"1.0": "x"}, {"1.0.0": ""}, {"1.0.0": "a\nb"}, {"1.0.0": "x" * 501}, {"1.0.0": 1}):
+    for wrong in ({"1.0": "x"}, {"1.0.0\n": "x"}, {"1.0.0": ""}, {"1.0.0": "a\nb"}, {"1.0.0": "x" * 501}, {"1.0.0": 1}):
         manifest["environment"]["withdrawn"] = wrong
         write(hub, published, manifest_dot_json=orjson.dumps(manifest))
         assert withdrawn(hub, published) == {}, wrong
