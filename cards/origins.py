@@ -108,7 +108,7 @@ def _source(number: int, source: Mapping[str, Any]) -> list[str]:
 def _into(node: str, kind: str, target: Mapping[str, str]) -> list[tuple[str, str]]:
     """Edges to the table of the records; to those made from it where it is not published."""
     own = OWN_TABLE.get(kind)
-    if own in target:
+    if own and own in target:
         return [(node, target[own])]
     return [(node, target[table]) for table in _MADE if own and table in target]
 

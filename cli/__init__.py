@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "pull": "Download a published revision as a built directory, checked.",
     "verify": "Check a published revision, or a built directory, to the last row.",
     "log": "List the published versions of a dataset, and what each changed.",
+    "lineage": "Show where a dataset or checkpoint comes from, down to files.",
     "yank": "Withdraw a published version: the card says so, loaders warn, the tag stays.",
     "hub": "Run a Hub on this machine: serve, status, stop.",
     "demo": "Build the bundled example, publish it to a hub on this machine, and load it.",

@@ -84,7 +84,7 @@ def examples(verb: str) -> list[str]:
     return [line.strip() for line in lines if line.strip().startswith("arm ")]
 
 
-NEED_A_HUB = ("push", "pull", "verify", "log", "yank", "hub")  # their examples run in test_hub_verbs.py
+NEED_A_HUB = ("push", "pull", "verify", "log", "lineage", "yank", "hub")  # their examples run in test_hub_verbs.py
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in NEED_A_HUB])
