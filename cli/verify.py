@@ -2,43 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from . import output
 from .pull import split_source
 
+if TYPE_CHECKING:
+    from ..hub_sync.hub import Hub
+    from ..schemas.errors import Issue
+
+    Check = Callable[[Path, Callable[[str, int, int], None]], list[Issue]]
+
 
 @click.command(
     "verify",
     short_help="Check a published revision, or a built directory, to the last row.",
     epilog=output.examples(
-        "arm verify your-name/action-reward-models-data@v1.0.0", "arm verify build/action-reward-models-data --json"
+        "arm verify your-name/action-reward-models-data@v1.0.0",
+        "arm verify build/action-reward-models-data --json",
+        "arm verify action-reward-models-data --rebuild",
     ),
 )
-@click.argument("source", metavar="NS/NAME[@REVISION]|DIR")
+@click.argument("source", metavar="NS/NAME[@REVISION]|DIR|NAME")
+@click.option("--rebuild", is_flag=True, help="Also build it again from its sources and compare every digest.")
+@click.option(
+    "--sources",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the publisher's own files are, under their published names. [default: the working directory]",
+)
+@output.workers_option
 @output.json_option
-def command(source: str, as_json: bool) -> None:
-    """Check NS/NAME at REVISION (a tag, branch or commit; default: main), or a built directory.
+def command(source: str, rebuild: bool, sources: Path | None, workers: int | None, as_json: bool) -> None:
+    """Check NS/NAME at REVISION (a tag, branch or commit; default: main), a built directory, or a dataset NAME of
+    ./registry.yaml: the version that arm.lock says was published last, at the very commit and with the identity there.
 
     Checks that every file has the bytes of the manifest, every row fits its schema, the digests of rows, tables and
     build are right, every number of the card agrees, and stock `datasets` loads every config and split with the rows
     that the manifest says. Exit status 1 when anything is wrong; all that is wrong is listed. That a version
     was withdrawn is a warning.
+
+    --rebuild makes the dataset again from the manifest alone: source files are compared with its digests before
+    anything is built, files of the Hub are fetched by commit, and every digest of rows, files, tables and build must
+    come out the same, with another number of processes.
     """
     from ..hub_sync.hub import Hub
     from ..hub_sync.verify import verify_folder, verify_revision
     from ..registry import check_build
+    from ..registry.pinned import Pinned
+    from ..schemas.errors import UsageError
 
+    if not rebuild and (sources or workers):
+        raise UsageError("--sources and --workers mean something with --rebuild only", next_command="--rebuild")
     hub = Hub(progress=output.note)
     output.quiet_client()
+    pinned = None if "/" in source or Path(source).is_dir() else Pinned.last(Path(), source)
+    check = _rebuilding(hub, sources or Path(), workers, pinned.name if pinned else None) if rebuild else check_build
     with output.progress() as show:
-        if Path(source).is_dir():
-            found = verify_folder(Path(source), check_build, show)
+        if pinned is None and Path(source).is_dir():
+            found = verify_folder(Path(source), check, show)
         else:
-            repo, revision = split_source(source)
-            found = verify_revision(hub, repo, revision, check_build, show)
+            repo, revision = (pinned.repo, pinned.commit) if pinned else split_source(source)
+            found = verify_revision(hub, repo, revision, check, show)
+    if pinned:
+        found = replace(found, issues=tuple(sorted([*found.issues, *pinned.issues(hub, found)])))
     rows = sum(count for splits in found.loaded.values() for count in splits.values())
     if as_json:
         output.data(
@@ -50,6 +81,7 @@ def command(source: str, as_json: bool) -> None:
                 "issues": [output.issue_json(issue) for issue in found.issues],
                 "loaded": found.loaded,
                 "warnings": found.warnings,
+                "rebuilt": rebuild,
             }
         )
     else:
@@ -60,4 +92,28 @@ def command(source: str, as_json: bool) -> None:
         if not found.issues:
             output.note(f"{found.where}: as its manifest says (identity {found.identity_sha256[:12]})")
             output.note(f"stock datasets loaded {rows:,} rows of {len(found.loaded)} tables")
+        if rebuild and not found.issues:
+            output.note("built again from its sources: every digest is the same")
     click.get_current_context().exit(1 if found.issues else 0)
+
+
+def _rebuilding(hub: Hub, sources: Path, workers: int | None, name: str | None) -> Check:
+    """The check that also builds again; ``name`` is that of a dataset of the registry in ``sources``."""
+    from ..registry.rebuild import check_rebuilt
+    from ..registry.respec import Inputs
+    from ..registry.store import Store
+
+    inputs = Inputs(sources, Store(sources / "build" / ".sources"), hub, _declared(sources, name) if name else {})
+    return lambda folder, show: check_rebuilt(folder, inputs, workers=workers, progress=show)
+
+
+def _declared(folder: Path, name: str) -> dict[str, Path]:
+    """Published name -> file, of the files that the registry in ``folder`` declares for ``name``, if it still does."""
+    from ..registry import Registry
+    from ..schemas.errors import ArmError
+
+    try:
+        sources = Registry.load(folder).dataset(name).sources
+    except ArmError:  # what a declaration of today would say is not what is proven here
+        return {}
+    return {published: path for source in sources for published, path in source.files if source.origin is None}
