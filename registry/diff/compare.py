@@ -107,8 +107,9 @@ def _compare(
     (old_side, old), (new_side, new) = before, after
     files = [_files(old_side, old), _files(new_side, new)]
     equal = {file.content for file in files[0]} & {file.content for file in files[1]}
-    if old["row_digest"] == new["row_digest"] and all(_rows(old, s) == _rows(new, s) for s in out.splits):
-        equal = {file.content for file in (*files[0], *files[1])}  # whatever the shards are
+    resharded = {file.path for file in files[0]} != {file.path for file in files[1]}
+    if resharded and old["row_digest"] == new["row_digest"] and all(_rows(old, s) == _rows(new, s) for s in out.splits):
+        equal = {file.content for file in (*files[0], *files[1])}
     for file in files[1]:
         if file.content in equal:
             out.files_equal += 1
@@ -172,6 +173,6 @@ def _candidate_files(before: Side, after: Side) -> Iterator[list[DataFile]]:
         _files(side, table) if table and table["schema"] == TABLES["candidate_sets"] else []
         for side, table in zip((before, after), tables, strict=True)
     ]
-    preferred = files if after.is_local or not before.is_local else files[::-1]
+    preferred = files[::-1] if after.is_local or not before.is_local else files
     shared = {file.content: file for side in reversed(preferred) for file in side}
     yield from ([shared[file.content] for file in side] for side in files)
