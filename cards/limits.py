@@ -14,7 +14,7 @@ SKEWED = 1.25  # picks of the most picked position / what uniform would give it
 
 def limits(manifest: Manifest) -> list[Markdown]:
     """One sentence or two each, the weightiest first."""
-    parts = (_labels, _position, _validation, _places, _leaks, _gaps, _pictures, _licences, _unchecked)
+    parts = (_labels, _position, _validation, _places, _leaks, _gaps, _pictures, _secrets, _licences, _unchecked)
     return [Markdown(line) for part in parts for line in part(manifest)]
 
 
@@ -144,6 +144,22 @@ def _pictures(manifest: Manifest) -> Iterator[str]:
         yield f"**Screenshots by reference.** Rows of {names} hold the sha256 of each screenshot, not its bytes."
 
 
+def _secrets(manifest: Manifest) -> Iterator[str]:
+    parameters = manifest["identity"]["parameters"]
+    groups = listed([code(group) for group in sorted(parameters.get("redact") or [])])
+    replaced = statistic(manifest, "redacted")
+    if replaced:
+        yield (
+            f"**Redacted.** {plural(sum(replaced.values()), 'place')} in the records of the sources became "
+            f"`[redacted <kind>]`, in URLs `redacted-<kind>`, before anything was built from them ({groups}): "
+            f"{counted(replaced, 'place')}. What no form gives away, and what a screenshot shows, stayed."
+        )
+    elif groups:
+        yield f"**Nothing was redacted.** {groups} were declared, and none were found in the records of the sources."
+    if (parameters.get("gates") or {}).get("secrets") == "warn":
+        yield "**Secrets and e-mail addresses are let through.** Its publisher declared that they only warn."
+
+
 def _licences(manifest: Manifest) -> Iterator[str]:
     if others := other_licences(manifest):
         own = code(manifest["identity"]["license"])
@@ -155,6 +171,6 @@ def _licences(manifest: Manifest) -> Iterator[str]:
 
 def _unchecked(manifest: Manifest) -> Iterator[str]:
     missing = ["a person's review of labels, prompts and screenshots"]
-    if "secrets" not in manifest["identity"]["parameters"].get("gates", {}):
-        missing.append("a search for personal data or secrets in texts and screenshots")
+    searched = "secrets" in manifest["identity"]["parameters"].get("gates", {})
+    missing.append(f"a search for personal data or secrets in {'' if searched else 'texts and '}screenshots")
     yield f"**Not part of this build:** {'; '.join(missing)}."

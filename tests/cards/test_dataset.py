@@ -231,7 +231,56 @@ def test_what_limits_the_data_is_said(manifest: dict[str, Any]) -> None:
         "is not recorded for 7 candidate sets",
     ):
         assert words in card, words
-    assert "personal data" not in card
+    assert "personal data or secrets in texts" not in card, "those were searched"
+    assert "personal data or secrets in screenshots" in card
+
+
+@pytest.mark.parametrize(
+    ("redact", "replaced", "secrets", "words"),
+    [
+        ([], {}, "error", []),
+        (None, {}, "error", []),
+        (["secrets"], {}, "error", ["**Nothing was redacted.** `secrets` were declared"]),
+        (
+            ["secrets", "addresses"],
+            {"e-mail address": 1200, "password": 1, "<b>": 2},
+            "error",
+            [
+                "**Redacted.** 1,203 places in the records of the sources became `[redacted <kind>]`",
+                "(`addresses` and `secrets`): `e-mail address` (1,200 places), <code>&#60;b&#62;</code> (2 places) and "
+                "`password` (1 place).",
+            ],
+        ),
+        ([], {}, "warn", ["**Secrets and e-mail addresses are let through.**"]),
+    ],
+)
+def test_what_was_redacted_is_said(
+    manifest: dict[str, Any], redact: Any, replaced: dict[str, int], secrets: str, words: list[str]
+) -> None:
+    identity = manifest["identity"]
+    identity["parameters"] |= {"redact": redact}
+    identity["parameters"]["gates"]["secrets"] = secrets
+    if replaced:
+        identity["statistics"]["redacted"] = replaced
+    known = render(manifest).partition("## Know before you use it")[2].partition("## What was left out")[0]
+    assert all(word in known for word in words), known
+    starts = ("- **Redacted", "- **Nothing was redacted", "- **Secrets and")
+    assert sum(line.startswith(starts) for line in known.splitlines()) == bool(words)
+
+
+def test_a_source_on_the_hub_shows_its_licence_and_where_it_is_from(manifest: dict[str, Any]) -> None:
+    commit, identity = "a" * 40, "b" * 64
+    sources = manifest["identity"]["sources"]
+    sources[0] |= {"license": "cc-by-4.0", "origin": None}
+    sources[1] |= {"license": "cc-by-nc-4.0"}
+    sources[1]["origin"] = {"repo": "lab/raw", "revision": "main", "commit": commit, "identity_sha256": None}
+    sources[2]["origin"] = {"repo": "lab/up", "revision": "v1.2.0", "commit": None, "identity_sha256": identity}
+    card = render(manifest)
+    from_, _, licences = card.partition("## Sources and licences")
+    rows = re.findall(r"^\| (\d) \|.*\| `(\S+)` \|[^|]*\|[^|]*\|$", licences, re.MULTILINE)
+    assert rows[:3] == [("1", "cc-by-4.0"), ("2", "cc-by-nc-4.0"), ("3", sources[2]["license"])]
+    assert f"Source 2: files at `main` of [lab/raw](/datasets/lab/raw/tree/{commit}), commit `{commit}`" in from_
+    assert f"Source 3: version `v1.2.0` of [lab/up](/datasets/lab/up/tree/v1.2.0), identity `{identity}`" in from_
 
 
 def test_set_sizes_that_differ(manifest: dict[str, Any]) -> None:
