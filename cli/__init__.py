@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "push": "Plan and publish one dataset, or a built directory, as a tagged revision.",
     "pull": "Download a published revision as a built directory, checked.",
     "verify": "Check a published revision, or a built directory, to the last row.",
+    "diff": "Show what differs between two versions of a dataset, row by row.",
     "log": "List the published versions of a dataset, and what each changed.",
     "lineage": "Show where a dataset or checkpoint comes from, down to files.",
     "yank": "Withdraw a published version: the card says so, loaders warn, the tag stays.",

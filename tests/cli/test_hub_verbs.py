@@ -65,7 +65,9 @@ def verb(name: str) -> click.Command:
 
 def test_every_example_runs(shell: Shell) -> None:
     """In the order of a first publication."""
-    lines = [line for name in ("push", "pull", "verify", "log", "lineage", "yank") for line in examples(verb(name))]
+    lines = [
+        line for name in ("push", "pull", "verify", "diff", "log", "lineage", "yank") for line in examples(verb(name))
+    ]
     assert len(lines) >= 6
     for line in lines:
         done = shell.run(line)
