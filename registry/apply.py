@@ -31,9 +31,9 @@ def apply(
 ) -> list[Published]:  # fmt: skip
     """Publish every step of a plan that has something to publish, in its order.
 
-    Each is noted in the arm.lock of ``registry``, and ``tell`` hears of it. Returns where each version
-    stands, also of steps that had nothing to do. Safe to run again when it was killed: plan anew, and what is published is nothing to do. Raises ArmError when a step is refused,
-    before anything is sent, and what `publish` raises.
+    Each is noted in the arm.lock of ``registry``, and ``tell`` hears of it. Returns where each version stands, also of
+    steps that had nothing to do. Safe to run again when it was killed: plan anew, and what is published is nothing to
+    do. Raises ArmError when a step is refused, before anything is sent, and what `publish` raises.
     """
     if plan.refusals:
         first = plan.refusals[0]

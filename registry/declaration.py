@@ -27,6 +27,7 @@ from .store import Store
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
     from ..hub_sync.publish import Published
+    from .nodes import ModelNode
     from .plan import Options, Plan
 
 
@@ -73,6 +74,16 @@ class Registry:
             return found[0]
         known = ", ".join(spec.name for spec in self.datasets)
         raise UsageError(f"there is no dataset {name!r}; there are {known}" if name else f"which dataset? {known}")
+
+    def model(self, name: str) -> ModelNode:
+        """The checkpoint called ``name``: its reasons to be trained, and to build it. Raises UsageError."""
+        from .nodes import ModelNode
+
+        for spec in self.models:
+            if spec.name == name:
+                return ModelNode(self, spec)
+        known = ", ".join(spec.name for spec in self.models) or "none"
+        raise UsageError(f"there is no model {name!r}; there are {known}")
 
     def folder(self, spec: BuildSpec | ModelSpec) -> Path:
         """Where ``spec`` is built unless another folder is asked for: ``build/<name>`` beside the registry."""
@@ -140,6 +151,7 @@ class Registry:
                 card=lambda manifest: merge(written, manifest) if written else render(manifest),
                 workers=workers,
                 executor=executor,
+                enforce=bool(self.read_lock().published.get(spec.name)),
                 progress=progress,
             )
         if out is None:

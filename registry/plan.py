@@ -220,6 +220,8 @@ def _compared(
         return replace(step, status="refused", refusals=(_wrong_version(step, right),))
     if versions.larger_than_needed(published, step.version, level):
         note = f"{published} -> {step.version} is more than the change needs, which is a {level} bump"
+        if level is versions.Level.NONE:
+            note = "nothing changed but the version"
         step = replace(step, notes=(note,))
     return replace(step, status="publish")
 
