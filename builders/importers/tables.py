@@ -10,6 +10,7 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ...schemas import jsonl
 from ...schemas.errors import ArmError
 from ...schemas.images import sniff
 from .pictures import read_picture
@@ -69,9 +70,12 @@ def states(record: Row, context: Context) -> Iterator[ImportedState | InvalidTur
     """Yield the one state of a record."""
     shown = record["screenshot"]
     try:
+        _check_json(record)
+        _check_elements(record["elements"])
         image = None if shown is None else read_picture(shown, context.folder)
     except ArmError as error:
-        yield InvalidTurn(record["state_id"], getattr(error, "reason", "invalid_record"), "$.screenshot", error.message)
+        reason = getattr(error, "reason", "invalid_record")
+        yield InvalidTurn(record["state_id"], reason, error.where or "$.screenshot", error.message)
         return
     row = {name: record[name] for name in _STATE}
     row["elements"] = [{**element, "box": [float(v) for v in element["box"]]} for element in record["elements"]]
@@ -82,6 +86,7 @@ def states(record: Row, context: Context) -> Iterator[ImportedState | InvalidTur
 
 def candidate_set(record: Row, context: Context) -> Row:
     """One draw. Raises ArmError when it is not written as its source declares: its points would be misread."""
+    _check_json(record)
     for name, declared in (("dialect", context.dialect), ("space", context.space)):
         if record[name] != declared:
             raise ArmError(f"is {record[name]!r}, and the source declares {declared!r}", where=f"$.{name}")
@@ -95,5 +100,24 @@ def candidate_set(record: Row, context: Context) -> Row:
 
 
 def teacher_label(record: Row, context: Context) -> Row:
-    """One label with all that was recorded of it; ``selection`` is the pick (0-based) or None."""
+    """One label with all that was recorded of it; ``selection`` is the pick (0-based) or None. Raises ArmError."""
+    _check_json(record)
     return {**{name: record[name] for name in _LABEL}, "selection": record["selected_index"]}
+
+
+def _check_json(record: Row) -> None:
+    """What is called JSON is read by others as such. Raises ArmError for a field that is none."""
+    for name, text in record.items():
+        if name.endswith("_json") and text is not None:
+            try:
+                jsonl.loads(text.encode())
+            except jsonl.JsonError as error:
+                raise ArmError(str(error), where=f"$.{name}") from error
+
+
+def _check_elements(elements: list[Row]) -> None:
+    """Candidates name the element that they hit by its index. Raises ArmError."""
+    for position, element in enumerate(elements):
+        if element["index"] != position:
+            where = f"$.elements[{position}].index"
+            raise ArmError(f"is {element['index']}, and the element stands at {position}", where=where)
