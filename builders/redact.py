@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..schemas import jsonl
+from ..schemas.errors import Issue
 from ..schemas.ids import canonical_json
 from ..schemas.secrets import GROUPS, Finding, findings
 from ..schemas.store import ID_FIELDS
-from ..schemas.validate import for_schema
+from ..schemas.validate import for_schema, json_path
 from .importers import RowImporter, StateImporter
 from .spec import BuildSpec
 
@@ -28,6 +29,7 @@ _PICTURE = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/]*+={0,2}")
 _PASSES = 8  # until nothing is found; what stands where a secret stood may make another one visible
 _LEVELS = 4  # of JSON inside strings of JSON
 _DEEPEST = 50  # lists and objects in each other, of JSON inside a string
+_SHORTEST = 6  # a@b.cd; a password needs its name before it
 _LONG = 128  # the shortest limit of a rule: a secret may go on where such a finding ends
 _REST = re.compile(r"[^\s\"'<>\\,;()\[\]{}|&`@]*+")
 _ESCAPE = re.compile(r"u[0-9A-Fa-f]{4}|[bfnrt/]")
@@ -35,6 +37,7 @@ _NAMED = re.compile(r"(?P<quote>\\{0,8}[\"'])\s{0,3}(?::|=>)\s{0,3}\Z")  # a nam
 _BREAKS_URL = re.compile(r"[\s\"'<>\\]")
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
 Path = tuple[str | int, ...]
+Progress = Callable[[str, int, int], None]  # (what, done, total); bytes
 Problems = list[tuple[str, str]]  # (JSON path, message)
 
 
@@ -64,6 +67,31 @@ class Redaction:
         return record, [(where, message + why) for where, message in after]
 
 
+def sought(spec: BuildSpec, progress: Progress = lambda *_: None) -> Iterator[Issue]:
+    """Yield the secrets and addresses that a dataset's redaction leaves in the records of its sources, and where.
+
+    Lines that are no JSON are passed over; so is what only shows when names are unescaped or a string's JSON is read.
+    """
+    redaction = of(spec)
+    total = sum(path.stat().st_size for source in spec.sources for _, path in source.files)
+    done = 0
+    for name, path in (file for source in spec.sources for file in source.files):
+        for line in jsonl.read_lines(path):
+            done += len(line.raw) + 1
+            if not line.number & 255:
+                progress("looking for secrets", min(done, total), total)
+            if any(findings(_PICTURE.sub("", line.raw.decode("utf-8", "replace")))):
+                try:
+                    record = jsonl.loads_line(line)
+                except jsonl.JsonError:
+                    continue
+                text = _Text([redaction(record) if redaction else record], (), 0)
+                for finding, touched in text.found():
+                    where = text.places[touched[0]].path if touched else ()
+                    yield Issue(name, line.number, json_path(where), f"holds {finding}")
+    progress("looking for secrets", total, total)
+
+
 def of(spec: BuildSpec) -> Redaction | None:
     """The redaction that a dataset declares; None when it declares none."""
     return Redaction(spec.redact) if spec.redact else None
@@ -88,6 +116,8 @@ def _redact(box: list[Any], kinds: Collection[str], level: int) -> list[str]:
 def _clean(text: str, kinds: Collection[str], level: int) -> tuple[str, list[str]]:
     """A text without what is found in it, also when it is JSON and in the JSON it is; and the kinds of that."""
     replaced: list[str] = []
+    if len(text) < _SHORTEST:
+        return text, replaced
     before = text
     for _ in range(_PASSES):
         if not (found := [finding for finding in findings(text) if finding.kind in kinds]):
@@ -107,11 +137,7 @@ def _clean(text: str, kinds: Collection[str], level: int) -> tuple[str, list[str
 
 def _json(text: str) -> Any:
     """The list or object that ``text`` is; None when it is something else."""
-    if (
-        not (text[:1] in "[{" or text[:100].lstrip()[:1] in "[{")
-        or not text.strip()
-        or jsonl.nests_deeper(text, _DEEPEST)
-    ):
+    if text[:100].lstrip()[:1] not in ("[", "{") or jsonl.nests_deeper(text, _DEEPEST):
         return None
     try:
         return jsonl.loads(text.encode("utf-8", "surrogatepass"))
@@ -157,12 +183,13 @@ def _placeholder(text: str, start: int, kind: str) -> str:
 
 
 class _Place(NamedTuple):
-    """A string or number of a record: where it is held, its path, and its span in the text, quotes included."""
+    """A string or number of a record: where it is held, its path, whether it stays, and its span in the text."""
 
     holder: Any
     key: Any
     path: Path
-    start: int
+    stays: bool
+    start: int  # at the opening quote
     end: int
 
 
@@ -176,6 +203,14 @@ class _Text:
         self.replaced: list[str] = []
         self._value(box, 0, ())  # the path of a record begins below the box
         self.text = "".join(self._parts)
+
+    def found(self) -> Iterator[tuple[Finding, list[int]]]:
+        """What is found in the text, with the positions of the places that it touches; none of them for a key."""
+        starts = [place.start for place in self.places]
+        for finding in findings(self.text):
+            first = max(0, bisect_right(starts, finding.start) - 1)
+            last = bisect_left(starts, finding.end)
+            yield finding, [index for index in range(first, last) if self.places[index].end > finding.start]
 
     def _write(self, part: str) -> None:
         self._parts.append(part)
@@ -195,15 +230,16 @@ class _Text:
             self._write("]" if value else "[]")
         elif isinstance(value, str) and self._is_picture(path, value):
             self._write('""')
-        elif value is None or isinstance(value, bool) or (not self._level and _is_id(path)):
+        elif value is None or isinstance(value, bool):
             self._write(_encoded(value))
         else:
-            if isinstance(value, str):
+            stays = not self._level and _is_id(path)
+            if isinstance(value, str) and not stays:
                 holder[key], kinds = _clean(value, self._kinds, self._level)
                 self.replaced += kinds
             start = self._size
             self._write(_encoded(holder[key]))
-            self.places.append(_Place(holder, key, path, start, self._size))
+            self.places.append(_Place(holder, key, path, stays, start, self._size))
 
     def _is_picture(self, path: Path, value: str) -> bool:
         """A data URL anywhere, and where records name pictures a path; what is no path there leads nowhere anyway."""
@@ -217,19 +253,15 @@ def _is_id(path: Path) -> bool:
 
 def _between(text: _Text, kinds: Collection[str]) -> Iterator[str]:
     """Replace what is found in the text of the whole; yield the kinds. A finding outside of all places stays."""
-    starts = [place.start for place in text.places]
     changes: dict[int, list[Finding]] = {}
-    for finding in findings(text.text):
+    for finding, touched in text.found():
         if finding.kind in kinds:
-            number = max(0, bisect_right(starts, finding.start) - 1)
-            for index in range(number, len(starts)):
-                if starts[index] >= finding.end:
-                    break
-                if text.places[index].end > finding.start:
+            for index in touched:
+                if not text.places[index].stays:
                     changes.setdefault(index, []).append(finding)
                     yield finding.kind
     for index, found in changes.items():
-        holder, key, _, start, end = text.places[index]
+        holder, key, _, _, start, end = text.places[index]
         inside = all(start < finding.start and finding.end < end for finding in found)
         if isinstance(holder[key], str) and inside:
             written = text.text[start:end]

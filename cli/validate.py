@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 
 from . import output
+
+_MAX_FINDINGS = 1000  # of one dataset: whoever has more does not read them one by one
+_MENDED = "publishing stops for them unless the dataset says `redact: [secrets, addresses]` or `gates: {secrets: warn}`"
 
 
 @click.command(
@@ -26,8 +30,9 @@ from . import output
 def command(path: Path, schema: str | None, workers: int | None, as_json: bool) -> None:
     """Check PATH (default: registry.yaml) and print every problem as `file:line $.path message`.
 
-    A registry is checked with all records and screenshots of its sources, as a build would read them. A built directory
-    is read back: file hashes, every row's schema, the digests of rows, tables and build. A *.jsonl file needs --as.
+    A registry is checked with all records and screenshots of its sources, as a build would read them; secrets and
+    e-mail addresses in them, which would stop publishing, are told and are no problem yet. A built directory is read
+    back: file hashes, every row's schema, the digests of rows, tables and build. A *.jsonl file needs --as.
     """
     from ..schemas.errors import ArmError, UsageError
 
@@ -38,34 +43,41 @@ def command(path: Path, schema: str | None, workers: int | None, as_json: bool) 
     if workers and (path.suffix == ".jsonl" or (path / "manifest.json").is_file()):
         raise UsageError("--workers goes with a registry", where=str(path))
     built = path.parent if path.name == "manifest.json" else path
+    findings: list[Any] = []
     try:
         if path.is_file() and path.suffix == ".jsonl":
             issues, what = _records(path, schema)
         elif (built / "manifest.json").is_file():
             issues, what = _build(built)
         else:
-            issues, what = _registry(path, workers)
+            issues, findings, what = _registry(path, workers)
     except ArmError as error:
         if not error.issues:
             raise
         issues, what = list(error.issues), f"{path} until there were {len(error.issues)} problems"
     if as_json:
-        output.data({"ok": not issues, "checked": what, "issues": [output.issue_json(issue) for issue in issues]})
+        told = {"issues": [output.issue_json(i) for i in issues], "findings": [output.issue_json(f) for f in findings]}
+        output.data({"ok": not issues, "checked": what, **told})
     else:
+        output.issues(findings, f"{len(findings)} secrets or addresses in the sources; {_MENDED}:")
         output.issues(issues, f"{len(issues)} problem{'s' if len(issues) != 1 else ''}:")
         output.note(f"checked {what}" + ("" if issues else "\nno problems"))
     click.get_current_context().exit(1 if issues else 0)
 
 
-def _registry(path: Path, workers: int | None) -> tuple[list[Any], str]:
+def _registry(path: Path, workers: int | None) -> tuple[list[Any], list[Any], str]:
+    """(Problems, secrets and addresses in the records, what was checked)."""
+    from ..builders.redact import sought
     from ..registry import Registry
 
     registry = Registry.load(path)
     issues: list[Any] = []
+    findings: list[Any] = []
     counted = []
     for spec in registry.datasets:
         with output.progress() as show:
             found, account = registry.check(spec.name, workers=workers, progress=show)
+            findings += islice(sought(registry.resolved(spec.name, show), show), _MAX_FINDINGS)
         issues += found
         stages = []
         for stage, entry in account.items():
@@ -73,7 +85,7 @@ def _registry(path: Path, workers: int | None) -> tuple[list[Any], str]:
             stages.append(f"{stage} {entry['out']:,} of {entry['in']:,}" + (f" ({reasons})" if reasons else ""))
         if stages:
             counted.append(f"{spec.name}: {'; '.join(stages)}")
-    return issues, "\n  ".join([str(registry.path), *counted])
+    return issues, sorted(set(findings)), "\n  ".join([str(registry.path), *counted])
 
 
 def _build(path: Path) -> tuple[list[Any], str]:

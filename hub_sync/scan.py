@@ -44,7 +44,7 @@ def scan(folder: Path, files: Sequence[str], progress: Callable[[str, int, int],
                 if finding.kind == "e-mail address" and name in _PERSONS:
                     continue
                 if shown < MAX_SHOWN:
-                    found.append(Issue(name, line, place, f"holds {_article(finding.kind)}: {finding.shown}"))
+                    found.append(Issue(name, line, place, f"holds {finding}"))
                     shown += 1
                 else:
                     left[finding.kind] += 1
@@ -116,9 +116,3 @@ def _strings(value: Any, path: Step) -> Iterator[tuple[Step, str]]:
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _strings(inner, (*path, index))
-
-
-def _article(kind: str) -> str:
-    if kind.endswith("credentials"):
-        return kind
-    return f"{'an' if kind.startswith(('A', 'e', 'npm')) else 'a'} {kind}"
