@@ -17,6 +17,8 @@ MAX_WIDTH = 1_000  # characters of a line
 
 def card_diff(before: str | None, after: str | None) -> CardDiff:
     """Compare two cards; no card is an empty one. The YAML at the head counts as far as a person wrote it."""
+    if before == after:
+        return CardDiff(Lines([]), Lines([]))
     try:
         said = ["\n".join(part for part in words(text or "") if part).splitlines() for text in (before, after)]
         made = [generated(text or "") or [] for text in (before, after)]
