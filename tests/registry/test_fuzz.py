@@ -195,7 +195,8 @@ def tree_changed(draw: st.DrawFn, tree: Any) -> Any:
     """One value of another kind, one key more or less, or one value that stands at another place too."""
     found = list(places(tree))
     named = [path for path in found if path and path[-1] in POINTERS]
-    path = draw(st.sampled_from(named if named and draw(st.booleans()) else found))
+    among = named if draw(st.booleans()) and named else found
+    path = draw(st.sampled_from(among))
     value = copy.deepcopy(draw(st.sampled_from(VALUES)))
     if not path:
         return value if draw(st.booleans()) and draw(st.booleans()) else tree
