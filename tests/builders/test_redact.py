@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 import json
 import random
+import time
 from typing import Any
 
 import orjson
 import pytest
-from action_reward_models.builders import redact
+from action_reward_models.builders import redact, redact_json
+from action_reward_models.builders.importers import tables
 from action_reward_models.builders.redact import Redaction
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json
 from action_reward_models.schemas.secrets import GROUPS, findings
-from action_reward_models.schemas.validate import compile_schema
+from action_reward_models.schemas.validate import compile_schema, for_schema
 
-from .conftest import Toy, png
+from .conftest import Toy, data_url, png
 
 HF = "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi"
 HEX = "0123456789abcdef" * 2
@@ -119,10 +121,8 @@ def test_json_inside_a_string_is_read_as_what_it_holds() -> None:
     """Its names stand elsewhere than in its text: escaped, and in another order."""
     arguments = '{"p\\u0061ssword": "letmein", "x": 1}'
     assert json.loads(redacted({"arguments": arguments})["arguments"]) == {"password": PASSWORD, "x": 1}
-    many = '{"value": "hunter2", "a": 1, "b": 2, "c": 3, "d": 4, "field_label": 5, "label": "Password"}'
-    found = json.loads(redacted({"arguments": many})["arguments"])
-    assert found["value"] in (PASSWORD, "hunter2")
-    assert {**found, "value": 0} == {**json.loads(many), "value": 0}
+    far = '{"value": "hunter2", "a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "label": "Password"}'
+    assert json.loads(redacted({"arguments": far})["arguments"]) == {**json.loads(far), "value": PASSWORD}
 
 
 def test_calls_in_a_response_can_still_be_read() -> None:
@@ -197,6 +197,29 @@ def test_any_record(seed: int) -> None:
         canonical_json(found)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_json_within_any_text(seed: int) -> None:
+    """A call in a response: parsed, as a dialect does, it has the same structure and nothing is left in it."""
+    rng = random.Random(seed)
+    for _ in range(20):
+        names = rng.sample(["password", "label", "text", "value", "arguments", "x", "api_key"], 3)
+        call = {name: anything(rng, 3) for name in names}
+        body = json.dumps(call, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, 1]))
+        (found,) = redacted({"candidates": [f"<tool_call>\n{body}\n</tool_call>"]})["candidates"]
+        parsed = json.loads(found.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>"))
+        assert shape(parsed) == shape(call)
+        assert list(findings(canonical_json(parsed))) == []
+
+
+@pytest.mark.parametrize(
+    "piece", ["{", "[", '{"', '{"a":', "[[", '[{"', "[1]", '{"a":1}', '{"password":1234}', "\\", '"']
+)
+def test_no_text_takes_long(piece: str) -> None:
+    started = time.process_time()
+    redacted({"text": piece * (200_000 // len(piece))})
+    assert time.process_time() - started < 10
+
+
 def test_deep_records_are_no_problem() -> None:
     record: Any = "jane@gmail.com"
     for _ in range(190):
@@ -250,7 +273,7 @@ def test_what_is_invalid_anyway_is_quoted_without_its_secret(toy: Toy) -> None:
 
 
 def test_without_a_declaration_nothing_is_read_twice(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redact, "findings", lambda text: pytest.fail("nobody asked"))
+    monkeypatch.setattr(redact_json, "findings", lambda text: pytest.fail("nobody asked"))
     toy.scene("e1")
     made = toy.build()
     assert "redacted" not in made.identity["statistics"]
@@ -328,3 +351,58 @@ def test_records_that_differed_only_in_a_secret_are_repeats(toy: Toy) -> None:
     made = toy.build(redact=("addresses",))
     assert made.excluded("candidate_sets") == {"duplicate_record": ["e1__t0#d0"]}
     assert made.balanced()
+
+
+def test_a_published_table_is_redacted_like_raw_records(toy: Toy) -> None:
+    """Its rows hold JSON as text, which stays JSON, and the records stay what their schema says."""
+    toy.scene("e1", f'type("{HF}")', "click(1, 1)", task="Ask jane@gmail.com.", text="URL: https://u:pw1234@shop.com/a")
+    toy.episodes[0]["metadata"] = {"login": {"password": "letmein"}, "images": ["x"]}  # type: ignore[index]
+    toy.labels[0]["reasoning"] = "password: hunter2"  # type: ignore[index]
+    made = toy.build()
+    for table, schema in (("states", "state"), ("candidate_sets", "candidates"), ("teacher_labels", "label")):
+        (row,) = made.rows(table)
+        before = tables.RECORDS[table](row, lambda _: png(0))
+        assert any(findings(text) for text in left(before))
+        after = redacted(before)
+        assert left(after) == []
+        assert for_schema(f"table_{schema}/1").problems(after) == []
+        for name in (name for name in after if name.endswith("_json") and after[name]):
+            assert shape(json.loads(after[name])) == shape(json.loads(before[name]))
+        assert {name: after[name] for name in after if name.endswith("_id")} == {
+            name: before[name] for name in before if name.endswith("_id")
+        }
+
+
+# -- told before a build -----------------------------------------------------------------------------------------------
+
+
+def told(toy: Toy, **changes: Any) -> list[str]:
+    return [str(issue) for issue in redact.sought(toy.spec(**changes))]
+
+
+def test_the_places_of_what_the_sources_hold(toy: Toy) -> None:
+    url = data_url(5)
+    toy.episode("jane@gmail.com", toy.message("user", f"Task: {HF}", 5), toy.message("assistant", "x"))
+    toy.episodes.append(b'{"broken": "joe@gmail.com"')
+    toy.episode("e2", toy.message("user", "plain", 1), toy.message("assistant", "x"), metadata={"joe@gmail.com": url})
+    toy.labels.append({"state_id": "s#d0", "selection": 0, "reasoning": "x", "login": {"password": 123456}})
+    assert told(toy) == [
+        "episodes.jsonl:1 $.episode_id holds an e-mail address: …@…",
+        "episodes.jsonl:1 $.messages[0].content[0].text holds a Hugging Face token: hf_… (37 characters)",
+        "episodes.jsonl:3 $ holds an e-mail address: …@…",
+        "labels.jsonl:1 $.login.password holds a password: password=…",
+    ]
+    assert told(toy, redact=("secrets", "addresses")) == [
+        "episodes.jsonl:1 $.episode_id holds an e-mail address: …@…",
+        "episodes.jsonl:3 $ holds an e-mail address: …@…",
+    ]
+
+
+def test_progress_of_looking_counts_bytes(toy: Toy) -> None:
+    for number in range(300):
+        toy.label(f"s#d{number}", 0)
+    told: list[tuple[str, int, int]] = []
+    assert list(redact.sought(toy.spec(tables=("states",)), lambda *step: told.append(step))) == []
+    size = (toy.folder / "labels.jsonl").stat().st_size
+    assert [step[1:] for step in told] == [(told[0][1], size), (size, size)]
+    assert 0 < told[0][1] < size
