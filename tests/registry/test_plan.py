@@ -109,12 +109,6 @@ def broken(world: World) -> None:
     path.write_text(path.read_text() + "{}\n")
 
 
-def older(world: World) -> None:
-    world.version("0.9.0")
-    world.edit(("base@1.0.0", "base@0.9.0"), count=9)
-    world.edit(("base@1.0.0", "base@0.9.0"), file="arm.yaml")
-
-
 def renamed(world: World) -> None:
     path = world.folder / "registry.yaml"
     path.write_text(path.read_text().replace("name: base\n", "name: bases\n").replace("base@1.0.0", "bases@1.0.0"))
@@ -151,7 +145,7 @@ CASES = {
         rows={"teacher_labels": (0, 0, 1, 0), "selection_sft": (0, 0, 1, 0), "bt_pairs": (1, 1, 0, 0)},
     ),
     "a label, a major": Case(flipped("2.0.0"), level=Level.MINOR, note="more than the change needs"),
-    "an older version": Case(older, "refused", refusal="0.9.0 is older than 1.0.0"),
+    "an older version": Case(lambda world: world.move("0.9.0"), "refused", refusal="0.9.0 is older than 1.0.0"),
     "another description": Case(
         to("1.0.1", ("Pages.", "Ten pages.")), level=Level.PATCH, because="the description", rows={}
     ),
@@ -352,9 +346,8 @@ def test_a_version_that_is_no_longer_built_here_is_the_published_one(world: Worl
 
 
 def test_a_dataset_that_moves_on_takes_those_along_that_name_its_new_version(world: World) -> None:
-    flipped("1.1.0")(world)
-    world.edit(("base@1.0.0", "base@1.1.0"), count=9)
-    world.edit(("base@1.0.0", "base@1.1.0"), file="arm.yaml")
+    world.flip()
+    world.move("1.1.0")
     world.version("1.1.0", "derived")
     plan = world.plan()
     assert [(step.name, step.status, step.level) for step in plan.steps] == [

@@ -120,6 +120,12 @@ class World:
     def version(self, version: str, name: str = "base") -> None:
         self.edit((f'- name: {name}\n    version: "1.0.0"', f'- name: {name}\n    version: "{version}"'))
 
+    def move(self, version: str) -> None:
+        """Another version of base, and what rests on it rests on that."""
+        self.version(version)
+        self.edit(("base@1.0.0", f"base@{version}"), count=3)
+        self.edit(("base@1.0.0", f"base@{version}"), file="arm.yaml")
+
     def lines(self, file: str, change: Callable[[list[dict[str, Any]]], object]) -> None:
         """Change the records of a file."""
         path = self.folder / file
