@@ -11,7 +11,6 @@ from . import diff_report, output
 from .pull import split_source
 
 if TYPE_CHECKING:
-    from ..hub_sync.hub import Hub
     from ..registry.diff import Side
     from ..registry.diff.side import Progress
 
@@ -39,13 +38,10 @@ def command(before: str, after: str, limit: int | None, as_json: bool) -> None:
     picture counts by the sha256 of its bytes. Files of which both manifests say the same are neither read nor
     downloaded. Exit status 0 whether or not anything differs; --json has `empty`.
     """
-    from ..hub_sync.hub import Hub
     from ..registry.diff import compare
     from ..registry.diff.model import MAX_LISTED
 
-    hub = Hub(progress=output.note)
-    output.quiet_client()
-    with output.progress() as progress, _side(before, hub, progress) as old, _side(after, hub, progress) as new:
+    with output.progress() as progress, _side(before, progress) as old, _side(after, progress) as new:
         diff = compare(old, new, progress, limit=MAX_LISTED if limit is None else limit)
     if as_json:
         output.data(diff.to_json())
@@ -55,8 +51,9 @@ def command(before: str, after: str, limit: int | None, as_json: bool) -> None:
     diff_report.show(diff)
 
 
-def _side(source: str, hub: Hub, progress: Progress) -> Side:
+def _side(source: str, progress: Progress) -> Side:
     """A built directory, a repository's revision, or the build of a dataset of ./registry.yaml."""
+    from ..hub_sync.hub import Hub
     from ..registry import Registry
     from ..registry.diff import Side
     from ..schemas.errors import ArmError, UsageError
@@ -65,6 +62,8 @@ def _side(source: str, hub: Hub, progress: Progress) -> Side:
         return Side.folder(Path(source))
     if "/" in source:
         repo, revision = split_source(source)
+        hub = Hub(progress=output.note)
+        output.quiet_client()
         return Side.revision(hub, repo, hub.resolve(repo, revision), progress)
     if not Path("registry.yaml").is_file():
         raise UsageError(

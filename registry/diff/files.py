@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...schemas.arrow import arrow_type, image_columns
 from ...schemas.store import load
-from .arrays import integers, repeated, strings
+from .arrays import integers, repeated, strings, whole
 from .side import Side
 
 if TYPE_CHECKING:
@@ -103,9 +103,7 @@ class Reader:
             table = self._open.read_row_group(group, columns=list(names), use_threads=False)
             found = {}
             for name in names:
-                column = table.column(name).combine_chunks()
-                if isinstance(column, pa.ChunkedArray):
-                    column = pa.concat_arrays(column.chunks)
+                column = whole(table.column(name))
                 if name in self._pictures:
                     column = _referenced(column)
                 expected = arrow_type(self._properties[name], "reference")

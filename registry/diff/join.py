@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .arrays import integers, repeated, strings
+from .arrays import integers, repeated, whole
 from .files import DataFile
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def join(before: pa.Table, after: pa.Table) -> Joined:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = before.column(0).combine_chunks() if len(before) else strings([])
-    at = pc.index_in(after.column(0), value_set=ids).combine_chunks()
+    at = whole(pc.index_in(after.column(0), value_set=whole(before.column(0))))
     found = pc.is_valid(at)
     matched, places = after.filter(found), at.filter(found)
     left = before.take(places)
@@ -71,14 +70,12 @@ def by_group(pairs: pa.Table) -> Iterator[tuple[tuple[int, ...], pa.Array, pa.Ar
     The key is (after's file, after's group, before's file, before's group). In the order of after's rows, so that a
     group is mostly the one that was read last.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     key = ("after_file", "after_group", "before_file", "before_group")
     pairs = pairs.take(pc.sort_indices(pairs, sort_keys=[(name, "ascending") for name in (*key, "after_row")]))
     for values, part in _runs(pairs, key):
-        before, after = (pa.concat_arrays(part.column(name).chunks) for name in ("before_row", "after_row"))
-        yield values, before, after
+        yield values, whole(part.column("before_row")), whole(part.column("after_row"))
 
 
 def _runs(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[tuple[int, ...], pa.Table]]:
@@ -86,15 +83,14 @@ def _runs(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[tuple[int, .
 
     (Not `Table.group_by`: see `arrays`.)
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if not columns:
         yield (), rows
         return
     start = 0
-    encoded = pc.run_end_encode(pa.concat_arrays(rows.column(columns[0]).chunks)) if len(rows) else None
-    for end, value in zip(encoded.run_ends.to_pylist(), encoded.values.to_pylist(), strict=True) if encoded else ():
+    encoded = pc.run_end_encode(whole(rows.column(columns[0])))
+    for end, value in zip(encoded.run_ends.to_pylist(), encoded.values.to_pylist(), strict=True):
         for values, part in _runs(rows.slice(start, end - start), columns[1:]):
             yield (value, *values), part
         start = end

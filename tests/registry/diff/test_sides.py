@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.registry.diff import Side, compare
 from action_reward_models.schemas.errors import ArmError
-from action_reward_models.schemas.ids import file_sha256
+from action_reward_models.schemas.ids import file_sha256, sha256_hex
 from action_reward_models.schemas.store import TABLES
 
 from ...hub_sync.conftest import Publisher
@@ -235,3 +237,62 @@ def test_tables_that_come_go_or_have_another_schema(tmp_path: Path) -> None:
     assert counted == {"states": (0, 5, False), "bt_pairs": (5, 0, False), "candidate_sets": (5, 5, False)}
     assert diff.tables["candidate_sets"].schema == ("candidate_set/1", "candidate_set/2")
     assert diff.tables["states"].schema == ("state/1", None)
+
+
+def _picture(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Let ``change`` alter the first screenshot of states as it is stored, and the manifest agree with the file."""
+
+    def altered(table: pa.Table) -> pa.Table:
+        rows = table.column("screenshot").to_pylist()
+        change(next(picture for picture in rows if picture))
+        index = table.schema.get_field_index("screenshot")
+        return table.set_column(index, table.schema.field(index), pa.array(rows, table.schema.field(index).type))
+
+    _rewrite(folder, altered)
+
+
+@pytest.fixture
+def pictured(tmp_path: Path) -> tuple[Path, Path]:
+    draw = random.Random(4)
+    rows = [{**tiny.row("states", n, draw), "split": "train"} for n in range(6)]
+    rows[0]["screenshot"] = sorted(tiny.BLOBS)[0]
+    before = tiny.write(tmp_path / "before", {"states": rows}, draw)
+    after = tiny.write(tmp_path / "after", {"states": rows}, draw)
+
+    def other_digests(manifest: dict[str, Any]) -> None:
+        _states(manifest)["row_digest"] = "0" * 64
+        _first(manifest)["files"][0]["row_digest"] = "0" * 64
+
+    tiny.edit(after, other_digests)
+    return before, after
+
+
+def test_pictures_count_by_their_bytes(pictured: tuple[Path, Path]) -> None:
+    """The name beside a picture is nobody's proof: other bytes under one name are another picture."""
+    _picture(pictured[1], lambda picture: picture.update(bytes=b"other"))
+    with Side.folder(pictured[0]) as old, Side.folder(pictured[1]) as new:
+        diff = compare(old, new)
+    (row,) = diff.tables["states"].changed.first
+    (change,) = row.changes
+    assert (row.id, change.field) == ("states-0", "screenshot")
+    assert change.after == f"sha256:{sha256_hex(b'other')}"
+
+
+def test_the_names_of_pictures_do_not_count(pictured: tuple[Path, Path]) -> None:
+    _picture(pictured[1], lambda picture: picture.update(path="renamed.png"))
+    with pytest.raises(ArmError, match="digests of states differ, and its rows do not"):
+        _compare(pictured)
+
+
+def test_a_comparison_imports_neither_pandas_nor_the_client_of_the_hub(pictured: tuple[Path, Path]) -> None:
+    """They would take as much memory as the comparison."""
+    _picture(pictured[1], lambda picture: picture.update(bytes=b"other"))
+    code = (
+        "import sys; from action_reward_models.cli import arm\n"
+        f"try: arm(['diff', {str(pictured[0])!r}, {str(pictured[1])!r}])\n"
+        "except SystemExit: pass\n"
+        "print({'pandas', 'datasets', 'huggingface_hub'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "screenshot: sha256:" in done.stdout
+    assert done.stdout.endswith("set()\n")
