@@ -14,12 +14,17 @@ def matching(pattern: str, folder: Path) -> list[Path]:
     A pattern that names a file is that file, whatever characters it holds.
     """
     folder = folder.resolve()  # `..` leads from where the registry really lies
-    try:
-        literal = (folder / pattern).is_file()
-    except OSError:  # a name longer than any file's
-        literal = False
+    literal = is_file(folder / pattern)
     matches = [pattern] if literal else glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - absolute ones
     return sorted(path for path in {_settled(folder / match) for match in matches} if path.is_file())
+
+
+def is_file(path: Path) -> bool:
+    """Whether ``path`` names a file; also of names that no file system can hold."""
+    try:
+        return path.is_file()
+    except OSError:  # longer than any file's name
+        return False
 
 
 def _settled(path: Path) -> Path:

@@ -23,11 +23,11 @@ from ..builders.spec import (
 from ..builders.training_rows import load as load_prompt
 from ..schemas.actions import DIALECTS
 from ..schemas.arrow import Images, image_columns
-from ..schemas.errors import ArmError, Issue
+from ..schemas.errors import ArmError, Issue, plain
 from ..schemas.store import TABLES
 from ..schemas.validate import nearest
 from ..schemas.yamlfile import YamlFile, read
-from .files import matching, published_names
+from .files import is_file, matching, published_names
 from .models import ModelSpec, read_recipe
 from .references import Kind, Reference, glob_problem, repo_problem, version_of
 
@@ -41,6 +41,7 @@ _ONLY = {
     "sampling": ("candidate_sets",),
     "teacher": ("teacher_labels",),
 }
+_LONGEST = 400  # characters of a message, which may quote what somebody wrote
 TABLE = "table"  # the format of a version's own tables
 
 
@@ -81,7 +82,7 @@ class _Reader:
     references: dict[str, tuple[Reference | None, ...]] = field(default_factory=dict)
 
     def issue(self, where: str, message: str) -> None:
-        self.issues.append(Issue(str(self.file.path), self.file.line(where), where, message))
+        self.issues.append(Issue(str(self.file.path), self.file.line(where), where, _brief(message)))
 
     def dataset(self, data: dict[str, Any], where: str) -> BuildSpec:
         places = [f"{where}.sources[{i}]" for i in range(len(data["sources"]))]
@@ -177,7 +178,7 @@ class _Reader:
     def model(self, data: dict[str, Any], where: str) -> ModelSpec | None:
         """A checkpoint with its recipe, whose own problems are issues with their own file and line."""
         path = self.file.path.parent / data["recipe"]
-        if not path.is_file():
+        if not is_file(path):
             self.issue(f"{where}.recipe", f"names no file: {data['recipe']}")
             return None
         try:
@@ -309,6 +310,12 @@ class _Reader:
         if prompt.kind != kind:
             self.issue(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
         return spec
+
+
+def _brief(message: str) -> str:
+    """``message`` for a terminal, without the middle of what it quotes at length: the advice stands at its end."""
+    text = plain(message)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 def _has_images(table: str) -> bool:

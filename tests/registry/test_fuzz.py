@@ -360,6 +360,21 @@ def test_a_mutated_registry_is_read_or_refused(folder: Path, data: bytes) -> Non
     OUTCOMES[outcome(folder / "registry.yaml", data)] += 1
 
 
+@pytest.mark.parametrize("key", ["path", "format", "recipe", "teacher", "prompt", "license", "name", "file", "dataset"])
+@pytest.mark.parametrize("value", ["x" * 5000, "n" * 300, "x/" * 3000, "\u202egnp", "a" * 255 + "/b"])
+def test_a_long_or_unprintable_value_is_not_repeated(key: str, value: str, folder: Path) -> None:
+    """At every place of this key: no name is longer than a file system takes, and no message is as long as a page."""
+    for tree in TREES.values():
+        for place in places(tree):
+            if place and place[-1] == key:
+                changed = copy.deepcopy(tree)
+                holder = changed
+                for step in place[:-1]:
+                    holder = holder[step]
+                holder[key] = value
+                outcome(folder / "registry.yaml", json.dumps(changed).encode())
+
+
 def test_the_mutations_reach_both_ends() -> None:
     """A fuzz of files that are all refused at the first character would show nothing."""
     if not OUTCOMES:
