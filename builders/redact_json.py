@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..schemas.ids import canonical_json
 from ..schemas.jsonl import nests_deeper
-from ..schemas.secrets import Finding, findings
+from ..schemas.secrets import Finding, findings, possible
 from ..schemas.store import ID_FIELDS
 
 IDS = frozenset({*ID_FIELDS.values(), "episode_id", "base_state_id", "task_id"})
@@ -29,6 +29,7 @@ _SHORTEST = 6  # a@b.cd; a password needs its name before it
 _LONG = 128  # the shortest limit of a rule: a secret may go on where such a finding ends
 _REST = re.compile(r"[^\s\"'<>\\,;()\[\]{}|&`@]*+")
 _ESCAPE = re.compile(r"u[0-9A-Fa-f]{4}|[bfnrt/]")
+_ESCAPED = re.compile(r"\\[u/]")  # in JSON: what shows only when it is read
 _NUMBER = re.compile(r"-?\d[\d.eE+-]*")
 _NAMED = re.compile(r"(?P<quote>\\{0,8}\")\s{0,3}:\s{0,3}\Z")  # a name of JSON, before a value without quotes
 _BREAKS_URL = re.compile(r"[\s\"'<>\\]")
@@ -58,7 +59,7 @@ def _clean(text: str, kinds: Collection[str], level: int) -> tuple[str, list[str
 
     JSON keeps its layout unless something shows only when it is read.
     """
-    if len(text) < _SHORTEST or not kinds:
+    if len(text) < _SHORTEST or not kinds or not (_ESCAPED.search(text) or possible(text)):
         return text, []
     after, replaced = _plain(text, kinds)
     if level == _LEVELS:
@@ -84,7 +85,9 @@ def _plain(text: str, kinds: Collection[str]) -> tuple[str, list[str]]:
 
 def _inside(text: str, kinds: Collection[str], level: int) -> tuple[str, list[str]]:
     """The same for the JSON in the text alone."""
-    parts, end, replaced = [], 0, []
+    parts: list[str] = []
+    replaced: list[str] = []
+    end = 0
     for start, stop, value in _values(text):
         box = [value]
         if more := redact(box, kinds, level + 1):

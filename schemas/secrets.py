@@ -48,11 +48,9 @@ def findings(text: str) -> Iterator[Finding]:
 
     Where two rules meet at one place the first of `RULES` names it.
     """
-    lower = text.lower()
-    ranks = {rank for common, hints in _HINTED if common in lower for hint, of in hints if hint in lower for rank in of}
     found = [
         (match.start("v"), rank, match)
-        for rank in ranks
+        for rank in _hinted(text)
         for match in RULES[rank].pattern.finditer(text)
         if RULES[rank].counts(match["v"])
     ]
@@ -61,6 +59,17 @@ def findings(text: str) -> Iterator[Finding]:
         if start >= end:
             end = match.end("v")
             yield Finding(RULES[rank].kind, start, end, RULES[rank].show(match))
+
+
+def possible(text: str) -> bool:
+    """Whether anything could be found in ``text``; most texts are done with when it says no."""
+    return bool(_hinted(text))
+
+
+def _hinted(text: str) -> set[int]:
+    """The ranks of the rules that must be tried."""
+    lower = text.lower()
+    return {rank for common, hints in _HINTED if common in lower for hint, of in hints if hint in lower for rank in of}
 
 
 # -- what is no secret ------------------------------------------------------------------------------------------------
