@@ -31,7 +31,7 @@ def show(diff: Diff) -> None:
         for table in diff.tables.values():
             _examples(table)
     _facts(diff)
-    _card(diff.card)
+    _card(diff.card, first=diff.before is None)
 
 
 def _tables(tables: Iterable[TableDiff]) -> None:
@@ -115,13 +115,13 @@ def _facts(diff: Diff) -> None:
         _changes(changes, "", MAX_LINES)
 
 
-def _card(card: CardDiff) -> None:
+def _card(card: CardDiff, *, first: bool) -> None:
     if card.note:
         _say(f"the card is {_line(card.note)}")
     if card.words.changed:
         _say("the card, a person's words:")
         _lines(card.words)
-    if card.generated.changed:
+    if card.generated.changed and not first:
         count = len(card.generated.lines) + card.generated.left_out
         _say(
             f"the card, generated: {_count(count, 'line')} of a difference{'' if card.words.changed else '; no words'}"

@@ -215,9 +215,9 @@ class Diff:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing that this compares differs."""
+        """Whether nothing that this compares differs; never so for a first publication."""
         same = all(table.same for table in self.tables.values())
-        return self.before is not None and same and not self.facts.changed and not self.card.changed
+        return same and not self.facts.changed and not self.card.changed
 
     def to_json(self) -> dict[str, Any]:
         """The same as data; equal sides give equal data."""

@@ -51,6 +51,16 @@ def test_report(flipped: tuple[Path, Path]) -> None:
     assert any(line.startswith("the card, generated:") for line in lines)
 
 
+def test_report_of_a_first_publication(flipped: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Counts, and the words of a person: everything else is new."""
+    with Side.folder(flipped[1]) as side:
+        diff_report.show(compare(None, side))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "states train 4 0 0 0 0 0" in lines
+    assert lines[-2:] == ["the card, a person's words:", "+Ask me."]
+    assert not any(line.startswith(("version", "prompts", "sources", "states schema")) for line in lines)
+
+
 def test_json_and_limit(flipped: tuple[Path, Path]) -> None:
     done = CliRunner().invoke(arm, ["diff", *map(str, flipped), "--json", "--limit", "0"])
     found = orjson.loads(done.stdout)
