@@ -177,16 +177,25 @@ def _listed(types: str | list[str]) -> list[str]:
     return [types] if isinstance(types, str) else types
 
 
+HALF = "holds half of a surrogate pair, which is not text"
+
+
+def has_surrogate(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def _surrogates(row: Any) -> Iterator[tuple[str, str]]:
-    """Yield the strings of ``row`` that no encoding can write."""
+    """Yield the strings of ``row``, names among them, that no encoding can write."""
     left: list[tuple[Any, tuple[str | int, ...]]] = [(row, ())]
     while left:
         value, path = left.pop()
         if isinstance(value, str):
-            if any("\ud800" <= c <= "\udfff" for c in value):
-                yield json_path(path), "holds half of a surrogate pair, which is not text"
+            if has_surrogate(value):
+                yield json_path(path), HALF
         elif isinstance(value, dict | list):
             steps = value.items() if isinstance(value, dict) else enumerate(value)
+            names = value if isinstance(value, dict) else ()
+            yield from ((json_path([*path, n]), f"has a name that {HALF}") for n in names if has_surrogate(n))
             left += [(inner, (*path, step)) for step, inner in steps]
 
 

@@ -19,7 +19,7 @@ import yaml
 
 from .errors import ArmError, Issue, plain
 from .store import Schema, load
-from .validate import for_schema, json_path
+from .validate import HALF, for_schema, has_surrogate, json_path
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,99})\Z", re.A)  # 010 is eight to some and ten to others
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z", re.A)
@@ -162,8 +162,8 @@ class _Reader:
             items = schema.get("items", {})
             return [self.build(item, items, [*path, i]) for i, item in enumerate(node.value)]
         assert isinstance(node, yaml.ScalarNode)
-        if any("\ud800" <= c <= "\udfff" for c in str(node.value)):  # "\\ud83d" spells one
-            return self._refuse(node, where, "holds half of a surrogate pair, which is not text")
+        if has_surrogate(str(node.value)):  # "\\ud83d" spells one
+            return self._refuse(node, where, HALF)
         return _scalar(node, schema)
 
     def _pairs(self, node: yaml.MappingNode, schema: Schema, path: list[str | int]) -> Iterator[tuple[str, Any]]:
@@ -174,6 +174,9 @@ class _Reader:
                 self._issue(key_node, json_path(path), "has a key that is not a word")
                 continue
             key, line = str(key_node.value), self._line(key_node)
+            if has_surrogate(key):
+                self._issue(key_node, json_path(path), f"has a key that {HALF}")
+                continue
             where = json_path([*path, key])
             if key_node.tag:
                 self._issue(key_node, where, _tagged(key_node))

@@ -147,7 +147,7 @@ VALUES: tuple[Any, ...] = (
 KEYS = (
     "", "~", "name", "names", "licence", "sources", "path", "repo", "revision", "file", "dataset", "registry",
     "x" * 300, "a b", "a.b", "a[0]", "$", "'", '"', "é", "\u2028", "\x1b[31m", "😀", "0", "true", "null", "<<",
-    "__class__", "models",
+    "__class__", "models", "\ud83d",
 )  # fmt: skip
 POINTERS = ("path", "file", "repo", "revision", "dataset", "recipe", "name", "version", "prompt", "format", "teacher")
 

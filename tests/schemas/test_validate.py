@@ -58,6 +58,10 @@ def test_half_a_surrogate_pair_is_a_problem_and_no_crash() -> None:
         ("$.history[1].thought", "holds half of a surrogate pair, which is not text"),
         ("$.state_id", "holds half of a surrogate pair, which is not text"),
     ]
+    named = example("state", "screenshot") | {"\ud83d": 1}
+    assert not validator.is_valid(named)
+    where, said = "$['\\ud83d']", "has a name that holds half of a surrogate pair, which is not text"
+    assert validator.problems(named) == [(where, said)]
 
 
 def nested(depth: int) -> Any:
