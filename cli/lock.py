@@ -6,18 +6,22 @@ import click
 
 from . import output
 
+_ALL = "*"  # no dataset can have this name
+
 
 @click.command(
     "lock",
     short_help="Write down what the references of a registry stand for.",
-    epilog=output.examples("arm lock", "arm lock --update --name action-reward-models-data", "arm lock --check"),
+    epilog=output.examples("arm lock", "arm lock --update action-reward-models-data", "arm lock --check"),
 )
 @output.registry_argument
-@click.option("--update", is_flag=True, help="Ask again for what is locked already: a branch may have moved.")
-@click.option("--name", "names", multiple=True, help="With --update: only for this dataset or model.")
+@click.option(
+    "--update", "names", is_flag=False, flag_value=_ALL, multiple=True, metavar="[NAME]",
+    help="Ask again for what is locked already, of the dataset or model NAME, or of all: a branch may have moved.",
+)  # fmt: skip
 @click.option("--check", "only_check", is_flag=True, help="Ask nobody and change nothing: is arm.lock right as it is?")
 @output.json_option
-def command(registry: str, update: bool, names: tuple[str, ...], only_check: bool, as_json: bool) -> None:
+def command(registry: str, names: tuple[str, ...], only_check: bool, as_json: bool) -> None:
     """Resolve what REGISTRY (default: registry.yaml) refers to on the Hub, and write arm.lock beside it.
 
     A tag or branch becomes a commit, a version its identity, a raw file its digest; digests of local sources and
@@ -29,10 +33,8 @@ def command(registry: str, update: bool, names: tuple[str, ...], only_check: boo
     from ..schemas.errors import UsageError
 
     declared = Registry.load(registry, hub=None if only_check else Hub(progress=output.note))
-    if names and not update:
-        raise UsageError("--name says whose references to ask for again", next_command=f"--update --name {names[0]}")
     if only_check:
-        if update:
+        if names:
             raise UsageError("--check changes nothing, and --update does")
         found = declared.lock_problems()
         if as_json:
@@ -44,7 +46,8 @@ def command(registry: str, update: bool, names: tuple[str, ...], only_check: boo
             output.note(f"{declared.lock_path}: {'is out of date' if found else 'as the registry says'}{advice}")
         click.get_current_context().exit(1 if found else 0)
     output.quiet_client()
-    changes = declared.lock(update=update, names=names)
+    named = tuple(name for name in names if name != _ALL)
+    changes = declared.lock(update=bool(names), names=() if _ALL in names else named)
     if as_json:
         output.data({"lock": str(declared.lock_path), "changes": changes})
         return

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..cards.dataset import words
 from ..schemas import gates
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of
 from .hub import Hub, Refs, RemoteFile, checked_repo_id
 from .preflight import preflight
-from .release import Keep, Operation, Release, Remote, make_release, read_as_rows, strangers
+from .release import CARD, Keep, Operation, Release, Remote, make_release, read_as_rows, strangers
 
 Progress = Callable[[str, int, int], None]
 Check = Callable[[Path], list[Issue]]
@@ -113,10 +114,14 @@ def plan(
             folder, repo, remote, base, keep, lambda file: _has_rows(hub, repo, remote, file, row_digest)
         )
 
+    warnings = checked.warnings
     if refs and tag in refs.tags:
         tagged = base if base and base.commit == refs.tags[tag] else Remote.read(hub, repo, refs.tags[tag])
         release = made(tagged)
-        if changes := release.operations(tagged):
+        changes = release.operations(tagged)
+        if changes and _written_otherwise(manifest, tagged, release, changes):
+            warnings += ("this version of arm would write the card or load.py otherwise; the next release will",)
+        elif changes:
             raise _stands_elsewhere(hub, repo, tag, refs, changes, base or tagged, release)
         operations: tuple[Operation, ...] = ()
     else:
@@ -127,7 +132,6 @@ def plan(
         if remote:
             _refuse_taken(hub, repo, remote, operations, overwrite)
     head, stands = (refs.head, refs.tags.get(tag)) if refs else (None, None)
-    warnings = checked.warnings
     if head and stands not in (None, head):
         later = Remote.read(hub, repo, head)
         if found := read_as_rows(later.manifest or manifest, set(later.files) - set(release.files)):
@@ -137,6 +141,18 @@ def plan(
     return Plan(
         repo, hub.url(repo), folder, release, head, operations, stands, private, base, warnings, checked.findings
     )  # fmt: skip
+
+
+def _written_otherwise(built: dict[str, Any], tagged: Remote, release: Release, changes: tuple[Operation, ...]) -> bool:
+    """Whether only what arm writes beside the rows differs, since another version wrote it: no reason for a release."""
+    if tagged.manifest is None or tagged.card is None or any(change.path.startswith("data/") for change in changes):
+        return False
+    card = release.files[CARD].source
+    assert isinstance(card, bytes)
+    by, now = tagged.manifest["environment"], built["environment"]
+    other = any(by[key] != now[key] for key in ("action_reward_models", "code_sha256"))
+    same = tagged.manifest["identity_sha256"] == release.manifest["identity_sha256"]
+    return other and same and words(tagged.card) == words(card.decode())
 
 
 def public(hub: Hub, repo: str) -> ArmError:

@@ -1,10 +1,25 @@
-"""Floor 5: registry.yaml, sources, staleness; ties the rooms below together."""
+"""Floor 5: the declaration, its lock, plan and apply, differences, history, lineage; ties the rooms below together.
+
+The names below are the Python API; docs/registry.md shows it at work.
+"""
 
 from __future__ import annotations
 
 from ..builders.reader import row_digest
+from .apply import SavedPlan, apply
 from .builds import check_build
 from .declaration import Registry
+from .diff import Diff, Side, compare
+from .history import history
+from .models import Training
+from .plan import Options, Plan, Step, plan_folder
+from .rebuild import check_rebuilt
 from .staleness import read_manifest, reasons
+from .walk import of_build as lineage_of_build
+from .walk import of_revision as lineage_of_revision
 
-__all__ = ["Registry", "check_build", "read_manifest", "reasons", "row_digest"]
+__all__ = [
+    "Diff", "Options", "Plan", "Registry", "SavedPlan", "Side", "Step", "Training",
+    "apply", "check_build", "check_rebuilt", "compare", "history", "lineage_of_build", "lineage_of_revision",
+    "plan_folder", "read_manifest", "reasons", "row_digest",
+]  # fmt: skip

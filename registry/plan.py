@@ -252,7 +252,7 @@ def _rests_on_unpublished(registry: Registry, spec: BuildSpec, before: Mapping[s
         commit = refs and refs.tags.get(reference.revision)
         manifest = Remote.read(registry.hub, reference.repo, commit).manifest if commit else None
         if manifest is None:
-            fix = f"arm push {mine.name}" if mine else f"arm lock --update --name {spec.name}"
+            fix = f"arm push {mine.name}" if mine else f"arm lock --update {spec.name}"
             yield ArmError(f"rests on {reference}, which is not published", where=spec.name, next_command=fix)
         elif manifest["identity_sha256"] != graph.dataset_of(registry, reference):
             yield ArmError(

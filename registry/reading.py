@@ -252,9 +252,11 @@ class _Reader:
     ) -> None:
         """Declarations that nothing would read, and pictures that no table would hold, are mistakes."""
         teacher = data.get("labels", {}).get("teacher")
-        judged: set[str | None] = {s.constants.get("teacher") for s in sources if s.kind == "teacher_labels"}
+        labels = [source for source in sources if source.kind == "teacher_labels"]
+        judged: set[str | None] = {s.constants.get("teacher") for s in labels if s.format != TABLE}
         teachers = {name for name in judged if name is not None}
-        if teacher is not None and teacher not in teachers:
+        named_by_records = any(source.format == TABLE for source in labels)
+        if teacher is not None and teacher not in teachers and not named_by_records:
             known = f"; there are {', '.join(sorted(teachers))}" if teachers else ""
             self.issue(f"{where}.labels.teacher", f"no source declares the teacher {teacher!r}{known}")
         trained = set(tables) & {"selection_sft", "bt_pairs"}

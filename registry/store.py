@@ -130,7 +130,7 @@ class Store:
         manifest = manifests.parse(hub.read(repo, files[manifests.NAME], commit), f"{where}: {manifests.NAME}")
         if (found := sha256_hex(canonical_json(manifest["identity"]))) != identity_sha256:
             message = f"is the build {found[:12]}…, and {identity_sha256[:12]}… was asked for"
-            raise ArmError(message, where=where, next_command=f"arm lock --update {repo}   # if that is what you want")
+            raise ArmError(message, where=where, next_command="arm lock --update   # if that is what you want")
         names = [file["path"] for split in _splits(manifest, kind) for file in split["files"]]
         if absent := [name for name in names if name not in files]:
             raise ArmError(f"lacks files of its manifest: {', '.join(absent[:5])}", where=where)

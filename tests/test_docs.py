@@ -61,28 +61,27 @@ def run(text: str, folder: Path) -> None:
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 
-def test_the_guide_runs(tmp_path: Path) -> None:
-    """docs/registry.md from top to bottom: its commands and its Python, in order, in one folder."""
-    shutil.copytree(ROOT / "examples" / "miniwob" / "data", tmp_path / "runs")
-    text = (ROOT / "docs" / "registry.md").read_text("utf-8")
+def run_guide(page: str, folder: Path, languages: str) -> None:
+    """A guide from top to bottom: its commands and its Python, in order, in one folder, with a hub that it starts."""
+    shutil.copytree(ROOT / "examples" / "miniwob" / "data", folder / "runs")
+    text = (ROOT / "docs" / page).read_text("utf-8")
     steps = re.findall(r"^```(sh|python)\n(.*?)^```", text, re.S | re.M)
-    assert [language for language, _ in steps] == ["sh", "sh", "sh", "python", "python", "sh"]
-    for language, step in steps:
-        run(step if language == "sh" else f"python - <<'END'\n{step}END", tmp_path)
+    assert " ".join(language for language, _ in steps) == languages
+    exported = "if [ -f my-hub/hub.json ]; then export HF_ENDPOINT=$(arm hub status --dir my-hub)"
+    exported += " HF_TOKEN=$(cat my-hub/token); fi"
+    try:
+        for language, step in steps:
+            run(f"{exported}\n{step}" if language == "sh" else f"{exported}\npython - <<'END'\n{step}END", folder)
+    finally:
+        run("arm hub stop --dir my-hub", folder)
+
+
+def test_the_guide_runs(tmp_path: Path) -> None:
+    run_guide("registry.md", tmp_path, "sh sh sh python python sh sh sh sh sh sh sh python")
 
 
 def test_the_publishing_guide_runs(tmp_path: Path) -> None:
-    """docs/publishing.md from top to bottom, in one folder, with a hub that it starts and stops itself."""
-    shutil.copytree(ROOT / "examples" / "miniwob" / "data", tmp_path / "runs")
-    text = (ROOT / "docs" / "publishing.md").read_text("utf-8")
-    steps = re.findall(r"^```(sh|python)\n(.*?)^```", text, re.S | re.M)
-    assert [language for language, _ in steps] == ["sh", "sh", "sh", "python", "python", "sh", "python"]
-    exported = "if [ -f my-hub/hub.json ]; then export HF_ENDPOINT=$(arm hub status --dir my-hub); fi"
-    try:
-        for language, step in steps:
-            run(f"{exported}\n{step}" if language == "sh" else f"{exported}\npython - <<'END'\n{step}END", tmp_path)
-    finally:
-        run("arm hub stop --dir my-hub", tmp_path)
+    run_guide("publishing.md", tmp_path, "sh sh sh python python sh python")
 
 
 def test_concepts_snippets_run(tmp_path: Path) -> None:

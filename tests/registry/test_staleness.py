@@ -63,6 +63,8 @@ def test_nothing_changed(project: Path) -> None:
         ("leakage: error", "leakage: warn", 'gates.leakage: "error" -> "warn"'),
         ("max_pairs_per_set: 2", "max_pairs_per_set: 2, images: reference", 'images.bt_pairs: "embed" -> "reference"'),
         ("    tables:", "    shards: 2\n    tables:", "shards: 1 -> 2"),
+        ("    tables:", "    redact: [secrets]\n    tables:", 'redact: [] -> ["secrets"]'),
+        ("leakage: error", "leakage: error, secrets: warn", 'gates.secrets: "error" -> "warn"'),
     ],
 )
 def test_a_changed_declaration_says_what(old: str, new: str, reason: str, project: Path) -> None:
