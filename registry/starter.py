@@ -9,7 +9,7 @@ from pathlib import Path
 from .sniff import Folder, Sniffed
 
 _HEAD = """\
-# What should exist on the Hub. Check it with `arm validate`, build it with `arm build`.
+# What should exist on the Hub. `arm validate` checks it, `arm build` builds it, `arm plan` shows what would change.
 registry: 1
 namespace: your-name # Hub user or organisation
 datasets:

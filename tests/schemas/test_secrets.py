@@ -119,7 +119,8 @@ CLEAN = [
     "https://a.b/?tokens=12345678901234567", "monkey=0123456789abcdef0123",
     "api_key: config/settings/v2-default.json", "api_key=os.environ.get('X')", "secret: the answer is 42",
     "Bearer of bad news, 1234567890", '{"text": "Go", "label": "Password"}', '{"text": "Log in", "label": "Password"}',
-    "https://user:redacted-url-credentials@gmail.com/", "[redacted e-mail address]", "password: [redacted password]", "1.2.3.4:5678", "12:30:45 2026-01-02T03:04:05Z", "a" * 5000, "",
+    "https://user:redacted-url-credentials@gmail.com/", "[redacted e-mail address]", "password: [redacted password]",
+    "1.2.3.4:5678", "12:30:45 2026-01-02T03:04:05Z", "a" * 5000, "",
 ]  # fmt: skip
 
 
