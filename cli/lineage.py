@@ -14,7 +14,7 @@ from .pull import split_source
 
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
-    from ..registry.lineage import Lineage, Node
+    from ..registry.provenance.lineage import Lineage, Node
 
 
 @click.command(
@@ -62,7 +62,7 @@ def command(start: str, mermaid: bool, as_json: bool) -> None:
 
 def _lineage(start: str, hub: Hub) -> Lineage:
     from ..registry import Registry
-    from ..registry.walk import of_build, of_revision
+    from ..registry.provenance.walk import of_build, of_revision
     from ..schemas.errors import ArmError, UsageError
 
     if (Path(start) / "manifest.json").is_file():
@@ -86,7 +86,7 @@ def _lineage(start: str, hub: Hub) -> Lineage:
 
 def tree(node: Node, first: str = "", rest: str = "") -> Iterator[str]:
     """The lines of a node and all below it, drawn as `tree` draws folders."""
-    from ..registry.lineage import title
+    from ..registry.provenance.lineage import title
 
     yield f"{first}{title(node)}"
     stem = f"{rest}│   " if node.inputs else f"{rest}    "

@@ -11,7 +11,7 @@ from ..schemas.errors import plain
 from . import output
 
 if TYPE_CHECKING:
-    from ..registry.history import Change, History, Version
+    from ..registry.provenance.history import Change, History, Version
 
 
 @click.command(
@@ -29,7 +29,7 @@ def command(source: str, as_json: bool) -> None:
     and cards where no row changed.
     """
     from ..hub_sync.hub import Hub
-    from ..registry.history import history
+    from ..registry.provenance.history import history
 
     hub = Hub(progress=output.note)
     output.quiet_client()

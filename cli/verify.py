@@ -53,7 +53,7 @@ def command(source: str, rebuild: bool, sources: Path | None, workers: int | Non
     from ..hub_sync.hub import Hub
     from ..hub_sync.verify import verify_folder, verify_revision
     from ..registry import check_build
-    from ..registry.pinned import Pinned
+    from ..registry.sources.pinned import Pinned
     from ..schemas.errors import UsageError
 
     if not rebuild and (sources or workers):
@@ -99,9 +99,9 @@ def command(source: str, rebuild: bool, sources: Path | None, workers: int | Non
 
 def _rebuilding(hub: Hub, sources: Path, workers: int | None, name: str | None) -> Check:
     """The check that also builds again; ``name`` is that of a dataset of the registry in ``sources``."""
-    from ..registry.rebuild import check_rebuilt
-    from ..registry.respec import Inputs
-    from ..registry.store import Store
+    from ..registry.provenance.rebuild import check_rebuilt
+    from ..registry.provenance.respec import Inputs
+    from ..registry.sources.store import Store
 
     inputs = Inputs(sources, Store(sources / "build" / ".sources"), hub, _declared(sources, name) if name else {})
     return lambda folder, show: check_rebuilt(folder, inputs, workers=workers, progress=show)

@@ -10,13 +10,13 @@ from .apply import SavedPlan, apply
 from .builds import check_build
 from .declaration import Registry
 from .diff import Diff, Side, compare
-from .history import history
 from .models import Training
 from .plan import Options, Plan, Step, plan_folder
-from .rebuild import check_rebuilt
+from .provenance.history import history
+from .provenance.rebuild import check_rebuilt
+from .provenance.walk import of_build as lineage_of_build
+from .provenance.walk import of_revision as lineage_of_revision
 from .staleness import read_manifest, reasons
-from .walk import of_build as lineage_of_build
-from .walk import of_revision as lineage_of_revision
 
 __all__ = [
     "Diff", "Options", "Plan", "Registry", "SavedPlan", "Side", "Step", "Training",

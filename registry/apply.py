@@ -15,8 +15,8 @@ from ..hub_sync.publish import Published, publish
 from ..schemas.errors import ArmError, Issue
 from ..schemas.manifest import is_safe_path
 from ..schemas.validate import for_schema
-from .lock import update, with_published
 from .plan import Plan, Step
+from .sources.lock import update, with_published
 
 if TYPE_CHECKING:
     from .declaration import Registry

@@ -16,13 +16,13 @@ from ..builders.spec import BuildSpec
 from ..cards.dataset import merge, render
 from ..schemas.errors import ArmError, Issue, UsageError
 from . import graph
-from .lock import NAME as LOCK
-from .lock import Lock, update
 from .models import ModelSpec, Trainer
 from .reading import declaration
-from .references import Reference
+from .sources.lock import NAME as LOCK
+from .sources.lock import Lock, update
+from .sources.references import Reference
+from .sources.store import Store
 from .staleness import read_manifest, reasons
-from .store import Store
 
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
@@ -172,13 +172,13 @@ class Registry:
         ``update`` resolves anew what is there already: of the datasets and models ``names``, or of all.
         Raises ArmError for a reference that the Hub does not have; nothing is written then.
         """
-        from .locking import lock
+        from .sources.locking import lock
 
         return lock(self, update=update, names=names)
 
     def lock_problems(self) -> list[str]:
         """What arm.lock does not say as it is now, in words, without the network; empty when it is right."""
-        from .locking import problems
+        from .sources.locking import problems
 
         return problems(self)
 

@@ -11,7 +11,7 @@ from ..builders.partition import Progress
 from ..builders.spec import BuildSpec, Origin, SourceSpec
 from ..schemas.errors import ArmError
 from .models import ModelSpec
-from .references import Reference
+from .sources.references import Reference
 from .staleness import read_manifest
 
 if TYPE_CHECKING:

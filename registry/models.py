@@ -17,7 +17,7 @@ from ..schemas.manifest import NAME as MANIFEST
 from ..schemas.manifest import is_safe_path
 from ..schemas.validate import for_schema
 from ..schemas.yamlfile import read
-from .references import Reference, repo_problem, version_of
+from .sources.references import Reference, repo_problem, version_of
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from ..schemas.validate import nearest
 from ..schemas.yamlfile import YamlFile, read
 from .files import is_file, matching, published_names
 from .models import ModelSpec, read_recipe
-from .references import Kind, Reference, glob_problem, repo_problem, version_of
+from .sources.references import Kind, Reference, glob_problem, repo_problem, version_of
 
 _CONSTANTS = ("actor", "actor_revision", "sampling", "teacher")
 # Field of a source -> kinds it says something about; a field that nothing would read is refused.

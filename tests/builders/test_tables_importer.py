@@ -22,7 +22,7 @@ from action_reward_models.builders.spec import (
     SourceSpec,
 )
 from action_reward_models.registry import Registry
-from action_reward_models.registry.store import Store
+from action_reward_models.registry.sources.store import Store
 from action_reward_models.schemas.errors import ArmError
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def test_memory_does_not_grow_with_the_table(toy: Toy) -> None:
         toy.page(f"e{number}", picture=None, task=f"Click number {number}. " + "It stands at the top. " * 2800)
     built = toy.build(tables=("states",), images={"states": "embed"})
     code = (
-        "import resource, sys; from pathlib import Path; from action_reward_models.registry.store import Store;"
+        "import resource, sys; from pathlib import Path; from action_reward_models.registry.sources.store import Store;"
         "import pyarrow.parquet; from action_reward_models.builders import runner;"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
         "store, what = Store(Path(sys.argv[1])), ('someone/toy', '1.0.0', None, sys.argv[2], 'states');"

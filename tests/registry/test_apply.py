@@ -13,8 +13,8 @@ import pytest
 from action_reward_models.hub_sync.pull import pull
 from action_reward_models.registry import Registry
 from action_reward_models.registry.apply import SavedPlan, saved
-from action_reward_models.registry.lock import Lock
 from action_reward_models.registry.plan import Plan
+from action_reward_models.registry.sources.lock import Lock
 from action_reward_models.schemas.errors import ArmError
 
 from ..hub_sync.conftest import Running

@@ -12,8 +12,8 @@ import pytest
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.hub_sync.yank import plan, withdraw
-from action_reward_models.registry import history as module
-from action_reward_models.registry.history import History, history
+from action_reward_models.registry.provenance import history as module
+from action_reward_models.registry.provenance.history import History, history
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.hub_sync.conftest import Publisher, Running, start
 from action_reward_models.tests.hub_sync.steps import commits, write

@@ -16,11 +16,11 @@ from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.hub_sync.yank import plan, withdraw
 from action_reward_models.registry import Registry
-from action_reward_models.registry import walk as module
-from action_reward_models.registry.lineage import Lineage, Node, inputs, title
 from action_reward_models.registry.models import Training
 from action_reward_models.registry.nodes import ModelNode
-from action_reward_models.registry.walk import of_build, of_revision
+from action_reward_models.registry.provenance import walk as module
+from action_reward_models.registry.provenance.lineage import Lineage, Node, inputs, title
+from action_reward_models.registry.provenance.walk import of_build, of_revision
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json, file_sha256, sha256_hex
 from action_reward_models.schemas.manifest import manifest_of

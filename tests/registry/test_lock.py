@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.registry import Registry
-from action_reward_models.registry.lock import Lock, update, with_published
-from action_reward_models.registry.references import glob_problem, matching, version_of
+from action_reward_models.registry.sources.lock import Lock, update, with_published
+from action_reward_models.registry.sources.references import glob_problem, matching, version_of
 from action_reward_models.schemas.errors import ArmError, UsageError
 
 from ..hub_sync.conftest import Running

@@ -19,11 +19,11 @@ from action_reward_models.hub_sync.plan import plan
 from action_reward_models.hub_sync.publish import publish
 from action_reward_models.hub_sync.verify import Verified
 from action_reward_models.registry import Registry, check_build, row_digest
-from action_reward_models.registry.lock import NAME, update, with_published
-from action_reward_models.registry.pinned import Pinned
-from action_reward_models.registry.rebuild import rebuild
-from action_reward_models.registry.respec import Inputs
-from action_reward_models.registry.store import Store
+from action_reward_models.registry.provenance.rebuild import rebuild
+from action_reward_models.registry.provenance.respec import Inputs
+from action_reward_models.registry.sources.lock import NAME, update, with_published
+from action_reward_models.registry.sources.pinned import Pinned
+from action_reward_models.registry.sources.store import Store
 from action_reward_models.schemas.ids import file_sha256, sha256_hex
 from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.tests.hub_sync.steps import repo, write

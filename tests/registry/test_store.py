@@ -17,7 +17,7 @@ from action_reward_models.builders.importers import IMPORTERS
 from action_reward_models.builders.spec import BASE_TABLES
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.registry import Registry
-from action_reward_models.registry.store import Store
+from action_reward_models.registry.sources.store import Store
 from action_reward_models.schemas import jsonl
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json, sha256_hex
@@ -345,7 +345,7 @@ def test_two_processes_ask_at_once(store: Store, hub: Hub, publisher: Publisher,
     publisher.push(hub)
     code = (
         "from pathlib import Path; from action_reward_models.hub_sync.hub import Hub;"
-        "from action_reward_models.registry.store import Store;"
+        "from action_reward_models.registry.sources.store import Store;"
         f"store, what = Store(Path({str(store.folder)!r})), ({repo(publisher)!r}, '1.0.0', None, {identity!r});"
         "print(store.table(Hub(), *what, 'states', None))"
     )

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC
 from typing import Any
 
-from ..cards.dataset import words
-from ..hub_sync.hub import Hub, RemoteFile, checked_repo_id, checked_sha
-from ..hub_sync.release import CARD, MANIFEST
-from ..hub_sync.yank import withdrawn
-from ..schemas import manifest as manifests
-from ..schemas.errors import ArmError
-from .versions import Level, needed, of_tag, parse
+from ...cards.dataset import words
+from ...hub_sync.hub import Hub, RemoteFile, checked_repo_id, checked_sha
+from ...hub_sync.release import CARD, MANIFEST
+from ...hub_sync.yank import withdrawn
+from ...schemas import manifest as manifests
+from ...schemas.errors import ArmError
+from ..versions import Level, needed, of_tag, parse
 
 Manifest = Mapping[str, Any]
 MAX_BYTES = 64 * 2**20  # of a manifest

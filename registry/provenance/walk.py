@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeVar
 
 import orjson
 
-from ..hub_sync.hub import Hub, checked_repo_id, checked_sha, status_of, transient
-from ..schemas import manifest as manifests
-from ..schemas.errors import ArmError
-from ..schemas.ids import canonical_json, sha256_hex
+from ...hub_sync.hub import Hub, checked_repo_id, checked_sha, status_of, transient
+from ...schemas import manifest as manifests
+from ...schemas.errors import ArmError
+from ...schemas.ids import canonical_json, sha256_hex
+from ..models import parse_model_manifest
 from .lineage import Lineage, Node, inputs, key
-from .models import parse_model_manifest
 
 T = TypeVar("T")
 MAX_DEPTH = 32  # steps from the start

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
-from ..builders.importers import IMPORTERS
-from ..builders.partition import Progress
-from ..builders.spec import (
+from ...builders.importers import IMPORTERS
+from ...builders.partition import Progress
+from ...builders.spec import (
     BuildSpec,
     GateSpec,
     LabelSpec,
@@ -25,14 +25,14 @@ from ..builders.spec import (
     SourceSpec,
     SplitSpec,
 )
-from ..hub_sync.hub import Hub
-from ..schemas import manifest as manifests
-from ..schemas.actions import DIALECTS
-from ..schemas.errors import ArmError, Issue
-from ..schemas.ids import file_sha256
-from ..schemas.validate import for_schema
-from ..schemas.yamlfile import read
-from .store import Store
+from ...hub_sync.hub import Hub
+from ...schemas import manifest as manifests
+from ...schemas.actions import DIALECTS
+from ...schemas.errors import ArmError, Issue
+from ...schemas.ids import file_sha256
+from ...schemas.validate import for_schema
+from ...schemas.yamlfile import read
+from ..sources.store import Store
 
 _RULE = "sha256(seed, task_group)"
 _FIELDS = ("kind", "format", "license", "on_invalid", "on_conflict")

@@ -16,14 +16,14 @@ from typing import Any
 
 import orjson
 
-from ..builders.importers import IMPORTERS
-from ..builders.partition import Progress
-from ..builders.spec import BASE_TABLES
-from ..hub_sync.hub import Hub, checked_repo_id, checked_sha
-from ..hub_sync.pull import download
-from ..schemas import manifest as manifests
-from ..schemas.errors import ArmError, Issue
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ...builders.importers import IMPORTERS
+from ...builders.partition import Progress
+from ...builders.spec import BASE_TABLES
+from ...hub_sync.hub import Hub, checked_repo_id, checked_sha
+from ...hub_sync.pull import download
+from ...schemas import manifest as manifests
+from ...schemas.errors import ArmError, Issue
+from ...schemas.ids import canonical_json, file_sha256, sha256_hex
 from .alone import alone
 from .tables import write_table
 

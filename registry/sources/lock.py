@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from ..schemas.errors import ArmError, Issue
-from ..schemas.validate import for_schema
+from ...schemas.errors import ArmError, Issue
+from ...schemas.validate import for_schema
 from .alone import alone
 from .references import Reference
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..hub_sync.hub import Hub
-from ..hub_sync.verify import Verified
-from ..schemas.errors import Issue, UsageError
-from . import versions
+from ...hub_sync.hub import Hub
+from ...hub_sync.verify import Verified
+from ...schemas.errors import Issue, UsageError
+from .. import versions
 from .lock import NAME, Lock
 
 

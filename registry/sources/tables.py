@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..builders import reader
-from ..builders.importers import RECORDS
-from ..builders.partition import Progress
-from ..schemas import digests
-from ..schemas.errors import ArmError
-from ..schemas.ids import canonical_json
-from ..schemas.store import ID_FIELDS, TABLES
-from ..schemas.validate import for_schema
+from ...builders import reader
+from ...builders.importers import RECORDS
+from ...builders.partition import Progress
+from ...schemas import digests
+from ...schemas.errors import ArmError
+from ...schemas.ids import canonical_json
+from ...schemas.store import ID_FIELDS, TABLES
+from ...schemas.validate import for_schema
 
 
 def write_table(manifest: Mapping[str, Any], folder: Path, kind: str, out: Path, where: str, progress: Progress) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..schemas.manifest import is_safe_path
+from ...schemas.manifest import is_safe_path
 
 Kind = Literal["dataset", "model"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..cards.mermaid import flowchart
-from ..cards.origins import SHORT, fed
-from ..cards.text import plural
+from ...cards.mermaid import flowchart
+from ...cards.origins import SHORT, fed
+from ...cards.text import plural
 
 Kind = Literal["dataset", "model", "raw files", "own files", "repository"]
 

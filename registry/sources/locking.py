@@ -7,21 +7,21 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from ..builders.manifest import PACKAGES
-from ..builders.spec import BuildSpec
-from ..builders.training_rows import load as load_prompt
-from ..hub_sync.hub import Hub
-from ..schemas import manifest as manifests
-from ..schemas.errors import ArmError, UsageError
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
-from . import graph
+from ...builders.manifest import PACKAGES
+from ...builders.spec import BuildSpec
+from ...builders.training_rows import load as load_prompt
+from ...hub_sync.hub import Hub
+from ...schemas import manifest as manifests
+from ...schemas.errors import ArmError, UsageError
+from ...schemas.ids import canonical_json, file_sha256, sha256_hex
+from .. import graph
+from ..models import parse_model_manifest
 from .lock import Lock, Locked
 from .lock import update as update_file
-from .models import parse_model_manifest
 from .references import Reference, matching
 
 if TYPE_CHECKING:
-    from .declaration import Registry
+    from ..declaration import Registry
 
 
 def lock(registry: Registry, *, update: bool, names: tuple[str, ...]) -> list[str]:

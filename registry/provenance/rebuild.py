@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..builders import reader
-from ..builders.manifest import code_sha256
-from ..builders.partition import Progress
-from ..builders.runner import build
-from ..schemas import digests
-from ..schemas.errors import ArmError, Issue
-from ..schemas.ids import canonical_json, sha256_hex
-from ..schemas.manifest import NAME, manifest_of
-from ..schemas.store import ID_FIELDS, TABLES
-from .builds import check_build
+from ...builders import reader
+from ...builders.manifest import code_sha256
+from ...builders.partition import Progress
+from ...builders.runner import build
+from ...schemas import digests
+from ...schemas.errors import ArmError, Issue
+from ...schemas.ids import canonical_json, sha256_hex
+from ...schemas.manifest import NAME, manifest_of
+from ...schemas.store import ID_FIELDS, TABLES
+from ..builds import check_build
+from ..staleness import differences
 from .respec import Inputs, spec_of
-from .staleness import differences
 
 _SHOWN = 3  # rows of a kind that an issue names
 _EXCLUSION = ("stage", "source_table", "source_id", "reason")

@@ -1,0 +1,1 @@
+"""What datasets and models rest on: references, arm.lock, and the files they stand for."""
