@@ -13,6 +13,7 @@ from ..schemas import gates
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of
+from ..schemas.versions import of_tag, parse
 from .hub import Hub, Refs, RemoteFile, checked_repo_id
 from .preflight import preflight
 from .release import CARD, Keep, Operation, Release, Remote, make_release, read_as_rows, strangers
@@ -213,20 +214,14 @@ def _stands_elsewhere(
 
 def _last(hub: Hub, repo: str, refs: Refs | None) -> Remote | None:
     """The revision published last: of the tags v1.2.3, the highest."""
-    versions = {parts: sha for tag, sha in (refs.tags if refs else {}).items() if (parts := _version(tag))}
+    versions = {parse(version): sha for tag, sha in (refs.tags if refs else {}).items() if (version := of_tag(tag))}
     return Remote.read(hub, repo, versions[max(versions)]) if versions else None
 
 
 def _refuse_older(hub: Hub, repo: str, version: str, last: Remote | None) -> None:
-    published = last and last.manifest and last.manifest["identity"]["version"]
-    if published and (_version(f"v{version}") or ()) < (_version(f"v{published}") or ()):
+    published = last and last.manifest and of_tag(f"v{last.manifest['identity']['version']}")
+    if published and parse(version) < parse(published):
         raise ArmError(
             f"{version} is older than {published}, which is published", where=hub.url(repo),
             next_command="raise the version in registry.yaml, then arm build and arm push",
         )  # fmt: skip
-
-
-def _version(tag: str) -> tuple[int, ...] | None:
-    parts = tag.removeprefix("v").split(".")
-    numbers = len(parts) == 3 and all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
-    return tuple(map(int, parts)) if tag.startswith("v") and numbers else None

@@ -6,7 +6,6 @@ from it. Later releases carry the entry on, and loaders ask branch main. Undone 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,12 @@ from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.ids import sha256_hex
 from ..schemas.secrets import findings
+from ..schemas.versions import of_tag
 from .commit import MAIN, on_head
 from .hub import Hub, checked_repo_id
 from .release import CARD, MANIFEST, Content, Remote, dumped, with_withdrawn, withdrawn_in
 
 MAX_REASON = 500  # characters
-_TAG = re.compile(r"v((?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*))", re.ASCII)
 _TRIES = 3  # plans, when others publish meanwhile
 
 
@@ -63,10 +62,9 @@ def plan(hub: Hub, repo: str, tag: str, reason: str | None) -> Withdrawal:
     Raises ArmError when there is no such tag, when branch main holds no manifest that this version reads, or when the
     card cannot be merged; UsageError for a reason that is no line of 1 to 500 printable characters.
     """
-    match = _TAG.fullmatch(tag)
-    if not match:
+    version = of_tag(tag)
+    if version is None:
         raise UsageError(f"{tag!r} is no tag of a version: v1.0.0 is expected", next_command="arm log NS/NAME")
-    version = match[1]
     if reason is not None:
         reason = checked_reason(reason)
     refs = hub.refs(checked_repo_id(repo))
@@ -74,7 +72,7 @@ def plan(hub: Hub, repo: str, tag: str, reason: str | None) -> Withdrawal:
     if refs is None:
         raise ArmError("there is no such dataset, or this token may not see it", where=where)
     if tag not in refs.tags:
-        known = ", ".join(sorted(name for name in refs.tags if _TAG.fullmatch(name))) or "none"
+        known = ", ".join(sorted(name for name in refs.tags if of_tag(name))) or "none"
         raise ArmError(f"has no tag {tag}; its versions: {known}", where=where, next_command=f"arm log {repo}")
     head = Remote.read(hub, repo, refs.head)
     if head.manifest is None:

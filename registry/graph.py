@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +15,6 @@ from .staleness import read_manifest
 
 if TYPE_CHECKING:
     from .declaration import Registry
-
-Reasons = Callable[[BuildSpec], list[str]]
 
 
 def own(registry: Registry, reference: Reference | None) -> BuildSpec | None:

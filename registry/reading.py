@@ -26,6 +26,7 @@ from ..schemas.arrow import Images, image_columns
 from ..schemas.errors import ArmError, Issue, plain
 from ..schemas.store import TABLES
 from ..schemas.validate import nearest
+from ..schemas.versions import parse
 from ..schemas.yamlfile import YamlFile, read
 from .files import is_file, matching, published_names
 from .models import ModelSpec, read_recipe
@@ -221,7 +222,7 @@ class _Reader:
             return False
         if reference.version == spec.version:
             return True
-        if _parts(reference.version) > _parts(spec.version):
+        if parse(reference.version) > parse(spec.version):
             self.issue(where, f"names {reference}, and version {spec.version} is the newest that is declared")
         return False
 
@@ -343,7 +344,3 @@ def _circle(name: str, needs: Mapping[str, list[str]]) -> list[str] | None:
         return None
 
     return walk([name])
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))

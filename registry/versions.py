@@ -6,18 +6,14 @@ rows of another form. Pure functions over manifests; nothing here reads a file o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
 from ..cards.facts import default_table
-from ..schemas.errors import ArmError
+from ..schemas.versions import parse
 
 Manifest = Mapping[str, Any]
-# As registry.yaml takes it; a tag is the same behind a `v`.
-_VERSION = re.compile(r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)", re.ASCII)
-_LONGEST = 32
 # What the release is called: no change of what it holds.
 _NAMES = ("name", "namespace", "version")
 _ACCOUNT = "exclusions"  # of what was left out: that nothing was is no break
@@ -54,21 +50,6 @@ def needed(
         patches.append("the words on the card differ")
     found += [(Level.PATCH, why) for why in patches]
     return max((level for level, _ in found), default=Level.NONE), [why for _, why in found]
-
-
-def parse(version: str) -> tuple[int, int, int]:
-    """``1.2.3`` as numbers. Raises ArmError for anything else."""
-    match = _VERSION.fullmatch(version) if len(version) <= _LONGEST else None
-    if not match:
-        raise ArmError(f"{version!r} is no version: three numbers such as 1.2.3 are expected")
-    major, minor, patch = map(int, match.groups())
-    return major, minor, patch
-
-
-def of_tag(tag: str) -> str | None:
-    """The version that a tag names: ``v1.2.3`` -> ``1.2.3``; None for any other tag."""
-    version = tag[1:]
-    return version if tag.startswith("v") and len(version) <= _LONGEST and _VERSION.fullmatch(version) else None
 
 
 def next_version(last: str, level: Level) -> str:

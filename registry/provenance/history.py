@@ -13,7 +13,8 @@ from ...hub_sync.release import CARD, MANIFEST
 from ...hub_sync.yank import withdrawn
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
-from ..versions import Level, needed, of_tag, parse
+from ...schemas.versions import of_tag, parse
+from ..versions import Level, needed
 
 Manifest = Mapping[str, Any]
 MAX_BYTES = 64 * 2**20  # of a manifest

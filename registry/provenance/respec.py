@@ -218,8 +218,9 @@ def _files(
         version, repo = origin["revision"].removeprefix("v"), origin["repo"]
         built = inputs.sources / "build" / repo.rpartition("/")[2]
         table = inputs.store.table(
-            inputs.hub, repo, version, None, str(origin["identity_sha256"]), source["kind"], built, progress
-        )
+            inputs.hub, repo, version, None, str(origin["identity_sha256"]), source["kind"], built, progress,
+            proven=True,  # whoever hands over the sources may hand over a store with them
+        )  # fmt: skip
         places = dict.fromkeys(listed, table)
     return [(name, cast(Path, path), problem) for name, path, problem in _compared(places, listed)]
 

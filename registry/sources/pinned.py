@@ -8,7 +8,7 @@ from pathlib import Path
 from ...hub_sync.hub import Hub
 from ...hub_sync.verify import Verified
 from ...schemas.errors import Issue, UsageError
-from .. import versions
+from ...schemas.versions import parse
 from .lock import NAME, Lock
 
 
@@ -30,7 +30,7 @@ class Pinned:
             known = f"it knows {', '.join(sorted(published))}" if published else "nothing was published from here"
             message = f"{name!r} is no folder, no NS/NAME@REVISION, and no published dataset of {NAME}: {known}"
             raise UsageError(message, where=str(folder / NAME), next_command="arm verify NS/NAME@v1.0.0, or: arm apply")
-        version = max(published[name], key=versions.parse)
+        version = max(published[name], key=parse)
         return cls(name, version, **published[name][version])
 
     def issues(self, hub: Hub, found: Verified) -> list[Issue]:

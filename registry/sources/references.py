@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...schemas.manifest import is_safe_path
+from ...schemas.versions import is_version, of_tag
 
 Kind = Literal["dataset", "model"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
-_VERSION = re.compile(r"(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ def version_of(text: str, kind: Kind, namespace: str) -> Reference:
         raise ValueError(problem)
     if not at:
         raise ValueError(f"is floating: it names no version; write {name}@1.0.0")
-    if not _VERSION.fullmatch(version):
-        hint = f"; write {name}@{version[1:]}" if _VERSION.fullmatch(version.removeprefix("v")) else ""
+    if not is_version(version):
+        hint = f"; write {name}@{version[1:]}" if of_tag(version) else ""
         raise ValueError(f"names {version!r}, which is no version like 1.0.0{hint}")
     return Reference(kind, repo, f"v{version}", is_version=True)
 

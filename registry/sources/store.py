@@ -1,7 +1,8 @@
 """Files of the Hub that sources rest on: fetched once by commit, checked at every use, there without a network.
 
 ``<folder>/<namespace>--<name>/<commit>/<path>`` holds raw files, ``.../<identity>/<table>.jsonl`` the tables of a
-version, each beside a note with its digest.
+version, each beside a note with its digest. A note says that a table is what was once written here, and whoever writes
+the one can write the other; ``.../<identity>/published`` keeps what was fetched, which the identity itself covers.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .alone import alone
 from .tables import write_table
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_KEPT = "published"
 _FETCH = "run it again where the Hub can be reached"
 
 
@@ -50,6 +52,7 @@ class Store:
         title = f"{repo}@{commit[:12]}"
         if unsafe := [path for path in files if not manifests.is_safe_path(path)]:
             raise ArmError(f"{unsafe[0]!r} is no path that every system can hold below a folder", where=title)
+        self._refuse_links(*(folder / path for path in files))
         if missing := _differing(folder, files):
             if hub is None:
                 raise ArmError.of(title, [Issue(path, 0, "$", why) for path, why in missing.items()], _FETCH)
@@ -60,35 +63,44 @@ class Store:
 
     def table(
         self, hub: Hub | None, repo: str, version: str, commit: str | None, identity_sha256: str, kind: str,
-        built: Path | None, progress: Progress = lambda *_: None,
+        built: Path | None, progress: Progress = lambda *_: None, *, proven: bool = False,
     ) -> Path:  # fmt: skip
         """The table ``kind`` of the version of ``repo`` that has this identity, as records of the format ``table``.
 
-        It is read from the folder ``built`` when that is this very build, else from the Hub at ``commit`` (None: at the
-        tag ``v<version>``), and every row is held against the identity. Raises ArmError when it is not here and there
-        is no ``hub``, when the Hub has another build there, and when the rows are not those of the identity.
+        It is read from the folder ``built`` when that is this very build, else from what was fetched before, else from
+        the Hub at ``commit`` (None: at the tag ``v<version>``), and every row is held against the identity. A table
+        that was made so before is used on the word of its note, unless it has to be ``proven``: then it is made again.
+        Raises ArmError when it is not here and there is no ``hub``, when the Hub has another build there, and when the
+        rows are not those of the identity.
         """
         if not _DIGEST.fullmatch(identity_sha256) or kind not in BASE_TABLES:
             raise ArmError(f"{kind!r} of {identity_sha256!r} is no table of a version", where=repo)
         place = self._repo(repo) / identity_sha256 / f"{kind}.jsonl"
-        if _noted(place):
+        self._refuse_links(place, place.with_suffix(".json"))
+        if not proven and _noted(place):
             return place
         title = f"{repo}@v{version}"
         with self._alone():
-            if _noted(place):
+            if not proven and _noted(place):
                 return place
             manifest = _manifest_of_build(built, identity_sha256)
             if manifest is not None and built is not None:
                 self._convert(manifest, built, kind, place, title, progress)
-            elif hub is None:
-                what = "is not here, has other bytes than noted, or is of another form, and there is no such build"
-                raise ArmError(f"the table {kind} {what}", where=title, next_command=_FETCH)
-            else:
+            elif not self._again(identity_sha256, kind, place, title, progress):
+                if hub is None:
+                    what = "is not here, has other bytes than noted, or is of another form, and there is no such build"
+                    raise ArmError(f"the table {kind} {what}", where=title, next_command=_FETCH)
                 self._import(hub, repo, version, commit, identity_sha256, kind, place, progress)
         return place
 
     def _repo(self, repo: str) -> Path:
         return self.folder / checked_repo_id(repo).replace("/", "--")
+
+    def _refuse_links(self, *places: Path) -> None:
+        """Raise ArmError where a link below ``folder`` leads elsewhere: a registry may come with such a store."""
+        for folder in {step for place in places for step in (place, *place.parents) if self.folder in step.parents}:
+            if folder.is_symlink():
+                raise ArmError("is a link; what is kept here lies here", where=str(folder), next_command="delete it")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -101,6 +113,7 @@ class Store:
     ) -> None:
         """Fetch into a folder beside ``folder``, which a killed fetch leaves to the next, and move what is right."""
         work = folder.with_name(f".{commit}")
+        self._refuse_links(work, *work.rglob("*"))
         total, done, wrong = sum(size for _, size in files.values()), 0, []
         for path, pinned in files.items():
             if _differing(work, {path: pinned}):
@@ -131,14 +144,31 @@ class Store:
         if (found := sha256_hex(canonical_json(manifest["identity"]))) != identity_sha256:
             message = f"is the build {found[:12]}…, and {identity_sha256[:12]}… was asked for"
             raise ArmError(message, where=where, next_command="arm lock --update   # if that is what you want")
-        names = [file["path"] for split in _splits(manifest, kind) for file in split["files"]]
+        says = manifest["identity"]["version"]
+        if says != version:
+            raise ArmError(f"is version {says}, and {version} was asked for", where=where)
+        names = _names(manifest, kind)
         if absent := [name for name in names if name not in files]:
             raise ArmError(f"lacks files of its manifest: {', '.join(absent[:5])}", where=where)
-        work = place.with_name(f".{kind}")
-        if wrong := download(hub, repo, commit, [files[name] for name in names], work, progress):
+        kept = place.with_name(_KEPT)
+        self._refuse_links(kept, *kept.rglob("*"))
+        if wrong := download(hub, repo, commit, [files[name] for name in names], kept, progress):
             raise ArmError(f"arrived with other bytes than listed: {', '.join(wrong[:5])}", where=where)
-        self._convert(manifest, work, kind, place, where, progress)
-        shutil.rmtree(work, ignore_errors=True)
+        self._convert(manifest, kept, kind, place, where, progress)
+        (kept / manifests.NAME).write_bytes(orjson.dumps(manifest))
+
+    def _again(self, identity_sha256: str, kind: str, place: Path, where: str, progress: Progress) -> bool:
+        """Make the table from what was fetched for it before, if that is all there and what the identity says."""
+        kept = place.with_name(_KEPT)
+        self._refuse_links(kept, *kept.rglob("*"))
+        manifest = _manifest_of_build(kept, identity_sha256)
+        if manifest is None or not all((kept / name).is_file() for name in _names(manifest, kind)):
+            return False
+        try:
+            self._convert(manifest, kept, kind, place, where, progress)
+        except ArmError:  # damaged since; what the Hub has is another matter
+            return False
+        return True
 
     def _convert(
         self, manifest: Mapping[str, Any], folder: Path, kind: str, place: Path, where: str, progress: Progress
@@ -193,5 +223,6 @@ def _manifest_of_build(built: Path | None, identity_sha256: str) -> dict[str, An
     return manifest if same else None
 
 
-def _splits(manifest: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
-    return list(manifest["identity"]["tables"].get(kind, {"splits": {}})["splits"].values())
+def _names(manifest: Mapping[str, Any], kind: str) -> list[str]:
+    splits = manifest["identity"]["tables"].get(kind, {"splits": {}})["splits"]
+    return [file["path"] for split in splits.values() for file in split["files"]]

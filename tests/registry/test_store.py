@@ -203,8 +203,9 @@ def test_a_table_is_the_same_from_a_build_from_the_hub_and_from_other_shards(
         other = Store(tmp_path / str(where))
         there = other.table(hub, repo(publisher), "1.0.0", where, identity, kind, None)
         assert there.read_bytes() == here.read_bytes()
-        assert below(other.folder) == [
-            f"{repo(publisher).replace('/', '--')}/{identity}/{kind}.{e}" for e in ("json", "jsonl")
+        assert [path for path in below(there.parent) if not path.startswith("published/")] == below(here.parent)
+        assert below(other.folder / repo(publisher).replace("/", "--")) == [
+            f"{identity}/{path}" for path in below(there.parent)
         ]
         assert not list(other.folder.rglob(".*"))
 
@@ -240,7 +241,13 @@ def test_offline_afterwards(store: Store, publisher: Publisher, tmp_path: Path) 
     finally:
         assert serve.stop(tmp_path / "own-hub")
     assert use() == first
-    store.table(None, name, "1.0.0", None, identity, "states", None).write_bytes(b"")
+    place = store.table(None, name, "1.0.0", None, identity, "states", None)
+    place.write_bytes(b"")
+    assert (
+        store.table(None, name, "1.0.0", None, identity, "states", None).read_bytes() == first[0]
+    )  # from what is kept
+    place.write_bytes(b"")
+    (place.parent / "published/data/states/train-00000-of-00001.parquet").write_bytes(b"")
     with pytest.raises(ArmError) as caught:
         store.table(None, name, "1.0.0", None, identity, "states", None)
     assert caught.value.where == f"{name}@v1.0.0"
@@ -261,6 +268,96 @@ def test_a_damaged_table_is_made_again(store: Store, publisher: Publisher) -> No
         note.write_bytes(broken)
         assert table().read_bytes() == right
         assert json.loads(note.read_bytes())["records"] == 3
+
+
+def test_a_table_that_was_swapped_with_its_note_proves_nothing(store: Store, hub: Hub, publisher: Publisher) -> None:
+    """Whoever writes into the store writes the note, too; a proof rests on what the identity covers."""
+    identity, name = identity_of(publisher.build()), repo(publisher)
+    publisher.push(hub)
+    for kept in (True, False):
+        place = store.table(hub, name, "1.0.0", None, identity, "states", None)
+        right = place.read_bytes()
+        swapped = right.replace(b'"task":"', b'"task":"not ', 1)
+        note = json.loads(place.with_suffix(".json").read_bytes())
+        place.write_bytes(swapped)
+        place.with_suffix(".json").write_text(
+            json.dumps(note | {"sha256": sha256_hex(swapped), "bytes": len(swapped)}), "utf-8"
+        )
+        assert swapped != right
+        assert store.table(None, name, "1.0.0", None, identity, "states", None).read_bytes() == swapped
+        if not kept:
+            shutil.rmtree(place.parent / "published")
+            with pytest.raises(ArmError, match="is not here"):
+                store.table(None, name, "1.0.0", None, identity, "states", None, proven=True)
+        asked = None if kept else hub
+        assert store.table(asked, name, "1.0.0", None, identity, "states", None, proven=True).read_bytes() == right
+
+
+def test_what_is_kept_is_held_against_the_identity(store: Store, hub: Hub, publisher: Publisher) -> None:
+    """Rows and manifest of another build, put where those of this one were kept."""
+    identity, name = identity_of(publisher.build()), repo(publisher)
+    publisher.push(hub)
+    place = store.table(hub, name, "1.0.0", None, identity, "teacher_labels", None)
+    right, data = place.read_bytes(), "data/teacher_labels/train-00000-of-00001.parquet"
+    publisher.picks[0] = 1
+    other = publisher.build()
+    shutil.copyfile(other / data, place.parent / "published" / data)
+    for _ in range(2):  # its rows alone, then with its manifest
+        with pytest.raises(ArmError, match="is not here"):
+            store.table(None, name, "1.0.0", None, identity, "teacher_labels", None, proven=True)
+        shutil.copyfile(other / "manifest.json", place.parent / "published/manifest.json")
+    assert store.table(hub, name, "1.0.0", None, identity, "teacher_labels", None, proven=True).read_bytes() == right
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["{commit}", ".{commit}", "{commit}/data", ".{commit}/data", ".{commit}/.cache", "{commit}/data/one.jsonl", ""],
+)
+def test_a_store_that_came_with_links_writes_nowhere_else(store: Store, hub: Hub, files: Any, link: str) -> None:
+    name, commit, pinned = files
+    outside = store.folder.parent.parent / "outside"
+    outside.mkdir()
+    place = store.folder / name.replace("/", "--") / link.format(commit=commit)
+    place.parent.mkdir(parents=True)
+    place.symlink_to(outside / "one.jsonl" if link.endswith("jsonl") else outside)
+    with pytest.raises(ArmError, match="is a link"):
+        store.raw(hub, name, commit, pinned)
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    "link", ["", "{identity}", "{identity}/published", "{identity}/published/data", "{identity}/states.jsonl",
+             "{identity}/states.json"]
+)  # fmt: skip
+def test_nor_does_a_table(store: Store, hub: Hub, publisher: Publisher, link: str) -> None:
+    identity = identity_of(publisher.build())
+    publisher.push(hub)
+    outside = store.folder.parent.parent / "outside"
+    outside.mkdir()
+    place = store.folder / repo(publisher).replace("/", "--") / link.format(identity=identity)
+    place.parent.mkdir(parents=True)
+    place.symlink_to(outside / "file" if ".json" in link else outside)
+    with pytest.raises(ArmError, match="is a link"):
+        store.table(hub, repo(publisher), "1.0.0", None, identity, "states", None)
+    assert not list(outside.iterdir())
+
+
+def test_the_store_itself_may_be_a_link(tmp_path: Path, hub: Hub, files: Any) -> None:
+    """To another disk, say: where it leads is a person's choice, what lies in it is not."""
+    name, commit, pinned = files
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "here").symlink_to(tmp_path / "disk")
+    assert Store(tmp_path / "here").raw(hub, name, commit, pinned)["data/one.jsonl"].read_bytes() == RECORDS
+
+
+def test_another_version_at_a_commit_is_refused_though_its_identity_is_right(
+    store: Store, hub: Hub, publisher: Publisher
+) -> None:
+    """As a lock says of which somebody changed commit and identity."""
+    identity = identity_of(publisher.build())
+    commit = publisher.push(hub).commit
+    with pytest.raises(ArmError, match=r"is version 1\.0\.0, and 2\.0\.0 was asked for"):
+        store.table(hub, repo(publisher), "2.0.0", commit, identity, "states", None)
 
 
 def test_another_build_at_the_commit_is_refused(store: Store, hub: Hub, publisher: Publisher) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_reward_models.registry.versions import Level, bump, fits, larger_than_needed, needed, next_version, of_tag
+from action_reward_models.registry.versions import Level, bump, fits, larger_than_needed, needed, next_version
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.schemas.versions import of_tag
 
 Manifest = dict[str, Any]
 Change = Callable[[Manifest], object]
