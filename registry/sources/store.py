@@ -22,9 +22,10 @@ from ...builders.partition import Progress
 from ...builders.spec import BASE_TABLES
 from ...hub_sync.hub import Hub, checked_repo_id, checked_sha
 from ...hub_sync.pull import download
+from ...hub_sync.release import manifest_at
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError, Issue
-from ...schemas.ids import canonical_json, file_sha256, sha256_hex
+from ...schemas.ids import file_sha256
 from .alone import alone
 from .tables import write_table
 
@@ -137,11 +138,8 @@ class Store:
     ) -> None:  # fmt: skip
         commit = checked_sha(commit) if commit else hub.resolve(repo, f"v{version}")
         where = f"{hub.url(repo)} at {commit}"
-        files = hub.files(repo, commit)
-        if manifests.NAME not in files:
-            raise ArmError(f"holds no {manifests.NAME}: no build was published there", where=where)
-        manifest = manifests.parse(hub.read(repo, files[manifests.NAME], commit), f"{where}: {manifests.NAME}")
-        if (found := sha256_hex(canonical_json(manifest["identity"]))) != identity_sha256:
+        files, manifest = manifest_at(hub, repo, commit)
+        if (found := manifests.identity_digest(manifest["identity"])) != identity_sha256:
             message = f"is the build {found[:12]}…, and {identity_sha256[:12]}… was asked for"
             raise ArmError(message, where=where, next_command="arm lock --update   # if that is what you want")
         says = manifest["identity"]["version"]
@@ -219,7 +217,7 @@ def _manifest_of_build(built: Path | None, identity_sha256: str) -> dict[str, An
         manifest = manifests.manifest_of(built) if built else None
     except ArmError:
         return None
-    same = manifest and sha256_hex(canonical_json(manifest["identity"])) == identity_sha256
+    same = manifest and manifests.identity_digest(manifest["identity"]) == identity_sha256
     return manifest if same else None
 
 
