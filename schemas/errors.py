@@ -27,9 +27,10 @@ class Issue:
         return self._order < other._order
 
     @property
-    def _order(self) -> tuple[str, int, list[str | int], str]:
-        # Digits as numbers, so that [2] comes before [10]; splitting puts them at the odd places.
-        path = [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(self.path))]
+    def _order(self) -> tuple[str, int, list[str | tuple[int, str]], str]:
+        # Digits as numbers, so that [2] comes before [10]; splitting puts them at the odd places. (Not `int`, which
+        # refuses thousands of digits, and a path holds keys of whoever wrote the file.)
+        path = [(len(part), part) if i % 2 else part for i, part in enumerate(_DIGITS.split(self.path))]
         return self.file, self.line, path, self.message
 
     def __str__(self) -> str:

@@ -73,8 +73,13 @@ def matching(pattern: str, paths: Iterable[str]) -> list[str]:
 
 
 def _matches(path: list[str], pattern: list[str]) -> bool:
-    if not pattern or not path:
-        return not pattern and not path
-    if pattern[0] == "**":
-        return _matches(path, pattern[1:]) or _matches(path[1:], pattern)
-    return fnmatch.fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
+    """Whether the parts of a pattern name a path: in as many steps as both are long, however many ``**`` there are."""
+    if pattern[-1] == "**":  # all files below
+        pattern = [*pattern, "*"]
+    ends = {0}  # how many parts of the path the parts of the pattern so far may have taken
+    for part in pattern:
+        if part == "**":
+            ends = set(range(min(ends, default=len(path) + 1), len(path) + 1))
+        else:
+            ends = {end + 1 for end in ends if end < len(path) and fnmatch.fnmatchcase(path[end], part)}
+    return len(path) in ends

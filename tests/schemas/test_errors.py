@@ -45,6 +45,12 @@ def test_issues_sort_by_file_then_line_then_path_then_message() -> None:
     assert len({*ordered, *ordered}) == len(ordered)
 
 
+def test_digits_sort_as_numbers_however_many_there_are() -> None:
+    """A path holds keys of whoever wrote the file, and Python reads no number of 5,000 digits."""
+    ordered = [Issue("a", 0, f"$.x[{n}]", "m") for n in ("2", "10", "9" * 5000, "1" + "0" * 5000)]
+    assert sorted([ordered[i] for i in (2, 3, 1, 0)]) == ordered
+
+
 def test_line_zero_is_the_whole_file() -> None:
     assert str(Issue("f.jsonl", 0, "$", "is empty")) == "f.jsonl $ is empty"
     assert str(Issue("f.jsonl", 1, "$", "is empty")) == "f.jsonl:1 $ is empty"
