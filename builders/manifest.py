@@ -18,7 +18,8 @@ from ..prompts.render import RENDERER_VERSION, Prompt
 from ..schemas.arrow import image_columns
 from ..schemas.digests import combine
 from ..schemas.errors import ArmError
-from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.ids import sha256_hex
+from ..schemas.manifest import identity_digest
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from .bucket import BucketResult
@@ -85,7 +86,7 @@ def write(folder: Path, identity: dict[str, Any], env: dict[str, Any]) -> dict[s
     """Write ``manifest.json`` and return it."""
     manifest = {
         "manifest": 1,
-        "identity_sha256": sha256_hex(canonical_json(identity)),
+        "identity_sha256": identity_digest(identity),
         "identity": identity,
         "environment": env,
     }

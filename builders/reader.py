@@ -8,8 +8,8 @@ from typing import Any
 
 from ..schemas import arrow, digests
 from ..schemas.errors import Issue
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
-from ..schemas.manifest import manifest_of
+from ..schemas.ids import file_sha256, sha256_hex
+from ..schemas.manifest import identity_digest, manifest_of
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from .ledger import Row
@@ -50,7 +50,7 @@ def check(folder: Path, progress: Callable[[str, int, int], None] = lambda *_: N
     issues = _check_files(folder, manifest)
     broken = {issue.file for issue in issues}
     identity = manifest["identity"]
-    if sha256_hex(canonical_json(identity)) != manifest["identity_sha256"]:
+    if identity_digest(identity) != manifest["identity_sha256"]:
         issues.append(Issue("manifest.json", 0, "$.identity_sha256", "is not the digest of identity"))
     total = sum(table["rows"] for table in identity["tables"].values())
     done = 0

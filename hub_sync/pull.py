@@ -7,11 +7,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError
 from ..schemas.ids import file_sha256
 from .hub import Hub, RemoteFile, checked_repo_id, git_blob_id
-from .release import CARD, MANIFEST
+from .release import CARD, MANIFEST, manifest_at
 
 
 def pull(
@@ -27,11 +26,8 @@ def pull(
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise ArmError("is no folder", where=str(out), next_command="--out NEW")
     commit = hub.resolve(checked_repo_id(repo), revision)
-    files = hub.files(repo, commit)
+    files, manifest = manifest_at(hub, repo, commit)
     where = f"{hub.url(repo)} at {commit}"
-    if MANIFEST not in files:
-        raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
-    manifest = manifests.parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
     listed = manifest["environment"]["files"]
     names = [*sorted(listed), MANIFEST, CARD]
     if missing := [name for name in names if name not in files]:

@@ -14,7 +14,7 @@ import orjson
 from ..cards.dataset import merge, render, words
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError
-from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.ids import sha256_hex
 from .hub import Hub, RemoteFile, git_blob_id
 
 CARD, MANIFEST = "README.md", manifests.NAME
@@ -52,6 +52,17 @@ class Remote:
                     next_command="save it as UTF-8 there, then push again",
                 ) from error
         return cls(commit, files, manifest, data, card)
+
+
+def manifest_at(
+    hub: Hub, repo: str, commit: str, parse: Callable[[bytes, str], dict[str, Any]] = manifests.parse
+) -> tuple[dict[str, RemoteFile], dict[str, Any]]:
+    """(Files, manifest) of a commit that has to hold a build. Raises ArmError without one that ``parse`` takes."""
+    files = hub.files(repo, commit)
+    where = f"{hub.url(repo)} at {commit}"
+    if MANIFEST not in files:
+        raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
+    return files, parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
 
 
 @dataclass(frozen=True)
@@ -205,7 +216,7 @@ def _for_repo(manifest: dict[str, Any], folder: Path, repo: str) -> tuple[dict[s
     renamed = {
         **manifest,
         "identity": identity,
-        "identity_sha256": sha256_hex(canonical_json(identity)),
+        "identity_sha256": manifests.identity_digest(identity),
         "environment": {**manifest["environment"], "files": files},
     }
     return manifests.parse(orjson.dumps(renamed), repo), changed  # not every name is one

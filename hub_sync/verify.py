@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ..cards.dataset import misleading
-from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError, Issue
+from ..schemas.manifest import manifest_of
+from ..schemas.versions import of_tag
 from . import readback
 from .hub import Hub, checked_repo_id
 from .pull import download
-from .release import CARD, MANIFEST, read_as_rows
+from .release import CARD, MANIFEST, manifest_at, read_as_rows
 from .yank import warning
 
 Progress = Callable[[str, int, int], None]
@@ -47,10 +47,7 @@ def verify_revision(
     """
     commit = hub.resolve(checked_repo_id(repo), revision)
     where = f"{hub.url(repo)} at {commit}"
-    files = hub.files(repo, commit)
-    if MANIFEST not in files:
-        raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
-    manifest = manifests.parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
+    files, manifest = manifest_at(hub, repo, commit)
     names = {*manifest["environment"]["files"], MANIFEST, CARD}
     issues = _tag(revision, manifest)
     with tempfile.TemporaryDirectory(prefix="arm-verify-") as work:
@@ -75,7 +72,7 @@ def verify_folder(
     folder: Path, check: Callable[[Path, Progress], list[Issue]], progress: Progress = lambda *_: None
 ) -> Verified:
     """Verify a built directory in the same way. Raises ArmError when it holds no manifest."""
-    manifest = manifests.manifest_of(folder)
+    manifest = manifest_of(folder)
     issues = list(check(folder, progress))
     loaded: dict[str, dict[str, int]] = {}
     if not _misleads(folder, manifest):
@@ -86,7 +83,7 @@ def verify_folder(
 
 def _tag(revision: str, manifest: Mapping[str, Any]) -> list[Issue]:
     version = manifest["identity"]["version"]
-    if re.fullmatch(r"v[0-9]+\.[0-9]+\.[0-9]+", revision) and revision != f"v{version}":
+    if of_tag(revision) and revision != f"v{version}":
         return [Issue(MANIFEST, 0, "$.identity.version", f"is {version}, and the tag is {revision}")]
     return []
 

@@ -12,9 +12,9 @@ import orjson
 
 from .. import __version__
 from ..schemas.errors import ArmError, Issue
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.ids import file_sha256
 from ..schemas.manifest import NAME as MANIFEST
-from ..schemas.manifest import is_safe_path
+from ..schemas.manifest import identity_digest, is_safe_path
 from ..schemas.validate import for_schema
 from ..schemas.yamlfile import read
 from .sources.references import Reference, repo_problem, version_of
@@ -124,7 +124,7 @@ def write_model_manifest(folder: Path, made: Mapping[str, Any]) -> dict[str, Any
         raise ArmError("the trainer wrote no file", where=str(folder))
     manifest = {
         "model_manifest": 1,
-        "identity_sha256": sha256_hex(canonical_json(dict(made))),
+        "identity_sha256": identity_digest(made),
         "identity": dict(made),
         "environment": {
             "files": files,

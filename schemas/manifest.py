@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import orjson
 
 from .errors import ArmError, Issue
+from .ids import canonical_json, sha256_hex
 from .store import load
 from .validate import RowValidator, compile_schema, for_schema
 
@@ -40,6 +42,11 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
         raise ArmError("is no manifest of version 1", where=where, issues=issues)
     assert isinstance(manifest, dict)
     return manifest
+
+
+def identity_digest(identity: Mapping[str, Any]) -> str:
+    """What ``identity_sha256`` has to be; what a manifest states there is somebody's word."""
+    return sha256_hex(canonical_json(dict(identity)))
 
 
 def is_safe_path(path: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from ...hub_sync.hub import Hub, RemoteFile, checked_repo_id
 from ...hub_sync.pull import download
-from ...hub_sync.release import CARD, MANIFEST
+from ...hub_sync.release import CARD, manifest_at
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
 from ...schemas.ids import file_sha256
@@ -50,11 +50,8 @@ class Side:
     @classmethod
     def revision(cls, hub: Hub, repo: str, commit: str, progress: Progress = lambda *_: None) -> Side:
         """A repository at a commit. Raises ArmError when it holds no manifest that this version reads."""
-        files = hub.files(checked_repo_id(repo), commit)
+        files, manifest = manifest_at(hub, checked_repo_id(repo), commit)
         where = f"{hub.url(repo)} at {commit}"
-        if MANIFEST not in files:
-            raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
-        manifest = manifests.parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
         data = hub.read(repo, files[CARD], commit) if CARD in files else None
         folder = tempfile.TemporaryDirectory(prefix="arm-diff-")
 

@@ -13,8 +13,7 @@ from ...builders.partition import Progress
 from ...builders.runner import build
 from ...schemas import digests
 from ...schemas.errors import ArmError, Issue
-from ...schemas.ids import canonical_json, sha256_hex
-from ...schemas.manifest import NAME, manifest_of
+from ...schemas.manifest import NAME, identity_digest, manifest_of
 from ...schemas.store import ID_FIELDS, TABLES
 from ..builds import check_build
 from ..staleness import differences
@@ -56,7 +55,7 @@ def rebuild(
         built = build(spec, work / "rebuilt", card=lambda _: "", workers=processes, enforce=False, progress=progress)
     except ArmError as error:
         return sorted([*_issues(error), *_code(environment)])
-    if built.manifest["identity_sha256"] == sha256_hex(canonical_json(manifest["identity"])):
+    if built.manifest["identity_sha256"] == identity_digest(manifest["identity"]):
         return []
     again = manifest_of(built.folder)["identity"]  # as JSON has it, as the published one
     issues = list(_compared(manifest["identity"], again, built.folder, published))

@@ -12,7 +12,6 @@ import orjson
 from ...hub_sync.hub import Hub, checked_repo_id, checked_sha, status_of, transient
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
-from ...schemas.ids import canonical_json, sha256_hex
 from ..models import parse_model_manifest
 from .lineage import Lineage, Node, inputs, key
 
@@ -129,7 +128,7 @@ class _Walk:
             gone = None if mine else "is gone: the Hub has no such version, and no build of it lies here"
             return replace(self._known(node, mine, depth), notes=("not published",) if mine else (), problem=gone)
         commit, manifest = there
-        actual = sha256_hex(canonical_json(manifest["identity"]))
+        actual = manifests.identity_digest(manifest["identity"])
         if actual != node.identity_sha256:
             wrong = f"has another identity on the Hub ({actual}) than what was read ({node.identity_sha256})"
             return replace(self._known(node, mine, depth), problem=wrong)
@@ -240,7 +239,7 @@ def _described(manifest: Mapping[str, Any]) -> Node:
         "model" if is_model else "dataset",
         f"{identity['namespace']}/{identity['name']}",
         f"v{identity['version']}",
-        identity_sha256=sha256_hex(canonical_json(identity)),
+        identity_sha256=manifests.identity_digest(identity),
         license=identity.get("license"),
         rows={} if is_model else {name: table["rows"] for name, table in identity["tables"].items()},
     )
@@ -255,6 +254,6 @@ def _withdrawn(manifest: Mapping[str, Any] | None, node: Node) -> str | None:
 
 
 def _wrong(manifest: Mapping[str, Any], hub: Hub, repo: str, commit: str) -> str | None:
-    if sha256_hex(canonical_json(manifest["identity"])) != manifest["identity_sha256"]:
+    if manifests.identity_digest(manifest["identity"]) != manifest["identity_sha256"]:
         return f"its manifest states another identity than it has ({hub.url(repo)} at {commit})"
     return None

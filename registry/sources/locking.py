@@ -11,6 +11,7 @@ from ...builders.manifest import PACKAGES
 from ...builders.spec import BuildSpec
 from ...builders.training_rows import load as load_prompt
 from ...hub_sync.hub import Hub
+from ...hub_sync.release import manifest_at
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError, UsageError
 from ...schemas.ids import canonical_json, file_sha256, sha256_hex
@@ -83,16 +84,12 @@ def _resolve(hub: Hub, reference: Reference) -> Locked:
 
 
 def _identity(hub: Hub, reference: Reference, commit: str, where: str) -> str:
-    files = hub.files(reference.repo, commit)
-    if manifests.NAME not in files:
-        raise ArmError(f"holds no {manifests.NAME}: no version was published there", where=where)
-    data = hub.read(reference.repo, files[manifests.NAME], commit)
     parse = manifests.parse if reference.kind == "dataset" else parse_model_manifest
-    manifest = parse(data, f"{where}: {manifests.NAME}")
+    _, manifest = manifest_at(hub, reference.repo, commit, parse)
     identity = manifest["identity"]
     if identity["version"] != reference.version:
         raise ArmError(f"holds version {identity['version']}, and not {reference.version}", where=where)
-    if (digest := sha256_hex(canonical_json(identity))) != manifest["identity_sha256"]:
+    if (digest := manifests.identity_digest(identity)) != manifest["identity_sha256"]:
         raise ArmError(f"has the identity {digest}, and says {manifest['identity_sha256']}", where=where)
     return digest
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from action_reward_models.registry.versions import Level, bump, fits, larger_than_needed, needed, next_version
-from action_reward_models.schemas.errors import ArmError
-from action_reward_models.schemas.versions import of_tag
 
 Manifest = dict[str, Any]
 Change = Callable[[Manifest], object]
@@ -163,19 +161,3 @@ def test_next_version_is_the_bump_asked_for() -> None:
     for level in Level:
         assert bump("1.2.3", next_version("1.2.3", level)) is level
     assert [str(level) for level in Level] == ["none", "patch", "minor", "major"]
-
-
-@pytest.mark.parametrize(
-    "version", ["1.2", "v1.2.3", "1.2.3-rc", "01.2.3", "1.2.3\n", "１.2.3", "", "1." + "9" * 40 + ".0"]
-)
-def test_what_is_no_version(version: str) -> None:
-    with pytest.raises(ArmError, match="is no version"):
-        next_version(version, Level.PATCH)
-    assert of_tag(f"v{version}") is None
-
-
-def test_tags() -> None:
-    assert of_tag("v1.20.3") == "1.20.3"
-    assert of_tag("1.2.3") is None
-    assert of_tag("latest") is None
-    assert of_tag("") is None
