@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import orjson
 
-from ...hub_sync.hub import Hub, checked_repo_id, checked_sha, status_of, transient
+from ...hub_sync.hub import Hub, RemoteFile, checked_repo_id, checked_sha, status_of, transient
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
 from ..models import parse_model_manifest
@@ -18,6 +18,8 @@ from .lineage import Lineage, Node, inputs, key
 T = TypeVar("T")
 MAX_DEPTH = 32  # steps from the start
 MAX_NODES = 2000
+_SHOWN = 3  # files that are not what was read
+MAX_BYTES = 1 << 28  # of all manifests of one walk: any of them can name many files, and that is kept
 
 
 def of_build(folder: Path, hub: Hub | None) -> Lineage:
@@ -44,7 +46,9 @@ class _Walk:
         self._hubs = {"dataset": hub, "model": Hub(hub.endpoint, hub.token, repo_type="model") if hub else None}
         self._beside = beside  # folder of builds that may not be published
         self._met: dict[tuple[Any, ...], Node] = {}  # as far as they are known
-        self._there: set[tuple[str, str, str]] = set()  # commits that the Hub has
+        self._there: dict[tuple[str, str, str], Mapping[str, RemoteFile]] = {}  # files of commits that the Hub has
+        self._room = MAX_NODES  # nodes that may still be met
+        self._bytes = MAX_BYTES
         self._away = None if hub else "no Hub was asked"
 
     def from_folder(self, folder: Path) -> Lineage:
@@ -80,23 +84,25 @@ class _Walk:
             hub.resolve(repo, revision)  # raises: there is none, or this token may not see it
             raise AssertionError
         commit = hub.resolve(repo, revision)
-        manifest = _read(hub, repo, commit)
+        manifest = self._read(hub, repo, commit)
         if manifest is None:
             note = "it holds no manifest: nothing says where it comes from"
             return Lineage(Node("repository", repo, revision, commit, notes=(note,)))
         node = replace(_described(manifest), name=repo, commit=commit)
         wrong = _wrong(manifest, hub, repo, commit)
-        node = replace(node, withdrawn=_withdrawn(_read(hub, repo, refs.head), node), problem=wrong)
+        node = replace(node, withdrawn=_withdrawn(self._read(hub, repo, refs.head), node), problem=wrong)
         if revision not in (node.revision, commit):
             node = replace(node, notes=(f"at {revision}",))
         return Lineage(self._with_inputs(node, manifest, 0), self._away)
 
     def _with_inputs(self, node: Node, manifest: Mapping[str, Any], depth: int) -> Node:
         self._met[key(node)] = node
-        if depth >= MAX_DEPTH or len(self._met) > MAX_NODES:
+        found = inputs(manifest)
+        if depth >= MAX_DEPTH or len(found) > self._room:
             return replace(node, problem=f"what it rests on is not followed further: {MAX_DEPTH} steps, "
                            f"{MAX_NODES:,} things at most")  # fmt: skip
-        return replace(node, inputs=tuple(self._settled(found, depth + 1) for found in inputs(manifest)))
+        self._room -= len(found)
+        return replace(node, inputs=tuple(self._settled(below, depth + 1) for below in found))
 
     def _settled(self, node: Node, depth: int) -> Node:
         """``node`` as the Hub, or a build beside the start, has it; with its inputs."""
@@ -147,12 +153,13 @@ class _Walk:
         hub = self._hubs["dataset" if node.kind == "raw files" else "model"]
         commit = checked_sha(node.commit)
         place = (node.kind, node.name, commit)
-        if place not in self._there and self._ask(lambda: _hub(hub).resolve(node.name, commit)) != commit:
-            raise ArmError(f"the Hub answers with another commit than {commit}")
-        self._there.add(place)
+        if place not in self._there:
+            if self._ask(lambda: _hub(hub).resolve(node.name, commit)) != commit:
+                raise ArmError(f"the Hub answers with another commit than {commit}")
+            self._there[place] = self._ask(lambda: _hub(hub).files(node.name, commit)) if node.files else {}
         if node.kind != "model":
-            return node
-        manifest = self._ask(lambda: _read(_hub(hub), node.name, commit))
+            return replace(node, problem=_other_files(node, self._there[place]))
+        manifest = self._ask(lambda: self._read(_hub(hub), node.name, commit))
         if manifest is None or "model_manifest" not in manifest:
             return replace(node, problem="holds no manifest of a checkpoint")
         node = replace(node, identity_sha256=_described(manifest).identity_sha256)
@@ -166,14 +173,24 @@ class _Walk:
         refs = self._ask(lambda: _hub(hub).refs(checked_repo_id(repo)))
         if refs is None or (commit := refs.tags.get(tag)) is None:
             return None, None
-        manifest = self._ask(lambda: _read(_hub(hub), repo, commit))
+        manifest = self._ask(lambda: self._read(_hub(hub), repo, commit))
         if manifest is None:
             raise ArmError(f"holds no manifest at {tag}")
         try:
-            head = self._ask(lambda: _read(_hub(hub), repo, refs.head)) if refs.head != commit else manifest
+            head = self._ask(lambda: self._read(_hub(hub), repo, refs.head)) if refs.head != commit else manifest
         except ArmError:
             head = None  # what main holds now is of another tool or version, and says nothing of withdrawals
         return (commit, manifest), head
+
+    def _read(self, hub: Hub, repo: str, commit: str) -> dict[str, Any] | None:
+        """The manifest at a commit; None without one. Raises ArmError for one that cannot be read."""
+        file = hub.files(repo, commit).get(manifests.NAME)
+        if file is None:
+            return None
+        self._bytes -= file.size
+        if self._bytes < 0:
+            raise ArmError(f"the manifests of all that it rests on have more than {MAX_BYTES:,} bytes")
+        return _parsed(hub.read(repo, file, commit), f"{hub.url(repo)} at {commit}")
 
     def _build(self, node: Node) -> dict[str, Any] | None:
         """The manifest of a build beside the start that is this very version."""
@@ -218,12 +235,6 @@ def _local(folder: Path) -> dict[str, Any]:
     return _parsed(data, str(folder / manifests.NAME))
 
 
-def _read(hub: Hub, repo: str, commit: str) -> dict[str, Any] | None:
-    """The manifest at a commit; None without one. Raises ArmError for one that cannot be read."""
-    file = hub.files(repo, commit).get(manifests.NAME)
-    return _parsed(hub.read(repo, file, commit), f"{hub.url(repo)} at {commit}") if file else None
-
-
 def _parsed(data: bytes, where: str) -> dict[str, Any]:
     try:
         is_model = "model_manifest" in orjson.loads(data)
@@ -251,6 +262,19 @@ def _withdrawn(manifest: Mapping[str, Any] | None, node: Node) -> str | None:
     found = (manifest or {"environment": {}})["environment"].get("withdrawn", {})
     reason = found.get((node.revision or "").removeprefix("v"))
     return None if reason is None else str(reason)
+
+
+def _other_files(node: Node, there: Mapping[str, RemoteFile]) -> str | None:
+    """What the commit of raw files does not hold as it was read: sizes, and digests as far as a listing has them."""
+    found = []
+    for file in node.files:
+        held = there.get(str(file["path"]).removeprefix(f"{node.name}@{node.revision}/"))
+        if held is None:
+            found.append(f"{file['path']} is not there")
+        elif held.size != file["bytes"] or held.sha256 not in (None, file["sha256"]):
+            found.append(f"{file['path']} is another file there")
+    more = f" and {len(found) - _SHOWN} more" if found[_SHOWN:] else ""
+    return ", ".join(found[:_SHOWN]) + more if found else None
 
 
 def _wrong(manifest: Mapping[str, Any], hub: Hub, repo: str, commit: str) -> str | None:

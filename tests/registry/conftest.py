@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from action_reward_models.tests.hub_sync.conftest import hub, new_publisher, publisher, running
+from action_reward_models.tests.registry.lineage_world import world
 
-__all__ = ["hub", "new_publisher", "publisher", "running"]
+__all__ = ["hub", "new_publisher", "publisher", "running", "world"]

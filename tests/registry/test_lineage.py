@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,115 +11,14 @@ import orjson
 import pytest
 from action_reward_models.cards.mermaid import flowchart
 from action_reward_models.hub_sync.hub import Hub
-from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.hub_sync.yank import plan, withdraw
-from action_reward_models.registry import Registry
-from action_reward_models.registry.models import Training
-from action_reward_models.registry.nodes import ModelNode
-from action_reward_models.registry.provenance import walk as module
-from action_reward_models.registry.provenance.lineage import Lineage, Node, inputs, title
+from action_reward_models.registry.provenance.lineage import Node, inputs, title
 from action_reward_models.registry.provenance.walk import of_build, of_revision
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json, file_sha256, sha256_hex
 from action_reward_models.schemas.manifest import manifest_of
-from action_reward_models.tests.hub_sync.conftest import Publisher, Running, start
-from action_reward_models.tests.hub_sync.steps import write
-
-REGISTRY = """\
-registry: 1
-namespace: lab
-datasets:
-  - name: alpha
-    version: "1.0.0"
-    license: cc-by-4.0
-    sources:
-      - {kind: episodes, format: openai_messages, repo: lab/raw, revision: main, file: runs/*.jsonl, dialect: function,
-         space: pixel, license: cc0-1.0}
-      - {kind: candidate_sets, format: first_release, repo: lab/raw, revision: main, file: sets.jsonl,
-         dialect: function, space: pixel}
-      - {kind: teacher_labels, format: first_release, path: labels.jsonl, teacher: toy}
-    split: {validation: 0.0, seed: 1}
-    tables: {states: {}, candidate_sets: {}, teacher_labels: {}}
-  - name: beta
-    version: "1.0.0"
-    license: mit
-    sources:
-      - {kind: states, format: table, dataset: alpha@1.0.0, dialect: function, space: pixel}
-      - {kind: candidate_sets, format: table, dataset: alpha@1.0.0, dialect: function, space: pixel}
-      - {kind: teacher_labels, format: table, dataset: alpha@1.0.0}
-    split: {validation: 0.0, seed: 1}
-    tables: {states: {}, candidate_sets: {}, teacher_labels: {}}
-  - name: gamma
-    version: "2.0.0"
-    license: mit
-    sources:
-      - {kind: states, format: table, dataset: beta@1.0.0, dialect: function, space: pixel}
-      - {kind: candidate_sets, format: table, dataset: alpha@1.0.0, dialect: function, space: pixel}
-      - {kind: teacher_labels, format: table, dataset: beta@1.0.0}
-    split: {validation: 0.0, seed: 1}
-    tables: {selection_sft: {prompt: selection/1, images: embed}}
-models:
-  - {name: judge, version: "1.0.0", recipe: judge.yaml}
-  - {name: judge-more, version: "1.0.0", recipe: more.yaml}
-"""
-
-
-@dataclass(frozen=True)
-class World:
-    """alpha and beta are published, and judge; gamma and judge-more are only built."""
-
-    folder: Path
-    hub: Hub
-    running: Running
-    raw: str  # commit of the raw files
-    commits: dict[str, str]
-
-    def built(self, name: str) -> Path:
-        return self.folder / "build" / name
-
-    def identity(self, name: str) -> str:
-        return str(orjson.loads((self.built(name) / "manifest.json").read_bytes())["identity_sha256"])
-
-
-def train(training: Training) -> None:
-    (training.folder / "weights.bin").write_bytes(training.start_commit.encode())
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    running = start(tmp_path_factory.mktemp("hub"))
-    hub, folder = running.client(), tmp_path_factory.mktemp("world")
-    raw = Publisher(tmp_path_factory.mktemp("raw"))
-    raw.build()
-    hub.api.create_repo("lab/raw", repo_type="dataset")
-    episodes, sets = ((raw.folder / f"{name}.jsonl").read_bytes() for name in ("episodes", "sets"))
-    commits = {"raw": write(hub, "lab/raw", runs__a_dot_jsonl=episodes, sets_dot_jsonl=sets)}
-    shutil.copy(raw.folder / "labels.jsonl", folder)
-    api = hub.api
-    api.create_repo("lab/tiny", repo_type="model")
-    commits["tiny"] = api.upload_file(path_or_fileobj=b"{}", path_in_repo="config.json", repo_id="lab/tiny").oid
-    text = "recipe: 1\nkind: selection_arm\ndataset: beta@1.0.0\n"
-    (folder / "judge.yaml").write_text(f"{text}base: {{model: lab/tiny, revision: main}}\n")
-    (folder / "more.yaml").write_text(f"{text}init_from: judge@1.0.0\n")
-    written, _, models = REGISTRY.partition("models:\n")
-    (folder / "registry.yaml").write_text(f"{written}models:\n{models.splitlines(keepends=True)[0]}")
-    registry = Registry.load(folder, hub=hub, trainers={"selection_arm": train})
-    registry.lock()
-    commits |= {
-        p.repo.partition("/")[2]: p.commit for p in registry.apply(registry.plan(names=["alpha", "beta"], workers=1))
-    }
-    registry.build("gamma", workers=1)
-    judge = ModelNode(registry, registry.models[0]).build()
-    api.create_repo("lab/judge", repo_type="model")
-    commits["judge"] = api.upload_folder(folder_path=judge, repo_id="lab/judge", repo_type="model").oid
-    api.create_tag("lab/judge", tag="v1.0.0", repo_type="model")
-    (folder / "registry.yaml").write_text(REGISTRY)
-    registry = Registry.load(folder, hub=hub, trainers={"selection_arm": train})
-    registry.lock()
-    ModelNode(registry, registry.models[1]).build()
-    write(hub, "lab/raw", later_dot_txt=b"main moves on")
-    yield World(folder, hub, running, commits["raw"], commits)
-    serve.stop(running.folder)
+from action_reward_models.tests.registry.lineage_world import World
+from action_reward_models.tests.registry.test_lineage_upstream import origin, rewritten
 
 
 def only(nodes: tuple[Node, ...], **wanted: Any) -> Node:
@@ -214,47 +111,6 @@ def test_a_repository_without_a_manifest(world: World) -> None:
         of_build(world.folder, world.hub)
 
 
-def rewritten(world: World, folder: Path, change: Any) -> Lineage:
-    """The lineage of gamma after ``change`` of its manifest."""
-    shutil.copytree(world.built("gamma"), folder)
-    manifest = manifest_of(folder)
-    change(manifest["identity"])
-    manifest["identity_sha256"] = sha256_hex(canonical_json(manifest["identity"]))
-    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
-    return of_build(folder, world.hub)
-
-
-def origin(**facts: Any) -> Any:
-    def change(identity: dict[str, Any]) -> None:
-        identity["sources"] = [identity["sources"][0]]
-        identity["sources"][0]["origin"] |= facts
-
-    return change
-
-
-def test_what_upstream_is_not_what_was_read_is_named(world: World, tmp_path: Path) -> None:
-    other = rewritten(world, tmp_path / "a" / "x", origin(identity_sha256="f" * 64))
-    (said,) = other.problems
-    assert said == (
-        f"dataset lab/beta v1.0.0: has another identity on the Hub ({world.identity('beta')}) "
-        f"than what was read ({'f' * 64})"
-    )
-    assert other.root.inputs[0].inputs == ()  # those of another build are not those of this one
-    gone = rewritten(world, tmp_path / "b" / "x", origin(revision="v7.0.0"))
-    assert gone.problems == [
-        "dataset lab/beta v7.0.0: is gone: the Hub has no such version, and no build of it lies here"
-    ]
-    nowhere = rewritten(world, tmp_path / "c" / "x", origin(repo="lab/nowhere"))
-    assert "is gone" in nowhere.problems[0]
-    hostile = rewritten(world, tmp_path / "d" / "x", origin(repo="../../x"))
-    assert "'../../x' is no repository" in hostile.problems[0]
-    raw = {"repo": "lab/raw", "identity_sha256": None}
-    lost = rewritten(world, tmp_path / "e" / "x", origin(**raw, commit="0" * 40))
-    assert f"raw files lab/raw@v1.0.0: has no revision '{'0' * 40}'" in lost.problems[0]
-    floating = rewritten(world, tmp_path / "f" / "x", origin(**raw, commit="main"))
-    assert "where a commit's 40 hex digits are expected" in floating.problems[0]
-
-
 def test_a_version_that_only_lies_beside_the_start(world: World, tmp_path: Path) -> None:
     """Neither is published: both builds are followed, and their identities still have to agree."""
     for name in ("alpha", "beta"):
@@ -314,28 +170,6 @@ def test_without_a_hub_what_lies_here_is_shown(world: World, monkeypatch: pytest
     assert of_build(world.built("gamma"), None).unasked == "no Hub was asked"
     with pytest.raises(ArmError, match="nobody listens"):
         of_revision(away, "lab/beta", "v1.0.0")
-
-
-def test_depth_and_number_are_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_DEPTH", 1)
-    found = of_build(world.built("gamma"), world.hub)
-    assert found.problems[0].startswith("dataset lab/beta v1.0.0: what it rests on is not followed further: 1 steps")
-    monkeypatch.setattr(module, "MAX_DEPTH", 32)
-    monkeypatch.setattr(module, "MAX_NODES", 1)
-    assert "not followed further" in of_build(world.built("gamma"), world.hub).problems[0]
-
-
-def test_a_circle_ends(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No honest digest holds itself; should one ever seem to, the walk must not go round."""
-    shutil.copytree(world.built("gamma"), tmp_path / "gamma")
-    manifest = manifest_of(tmp_path / "gamma")
-    for source in manifest["identity"]["sources"]:
-        source["origin"] = {"repo": "lab/gamma", "revision": "v2.0.0", "commit": None, "identity_sha256": "a" * 64}
-    (tmp_path / "gamma" / "manifest.json").write_bytes(orjson.dumps(manifest))
-    monkeypatch.setattr(module, "sha256_hex", lambda data: "a" * 64)
-    found = of_build(tmp_path / "gamma", world.hub)
-    assert [title(node) for node in found.root] == ["dataset lab/gamma v2.0.0"] * 2
-    assert found.root.inputs[0].notes == ("not published", "its inputs are shown above")
 
 
 def test_the_flowchart(world: World) -> None:
