@@ -13,6 +13,7 @@ from action_reward_models.hub_sync.hub import RemoteFile
 from action_reward_models.registry.provenance import walk as module
 from action_reward_models.registry.provenance.lineage import Lineage, Node, title
 from action_reward_models.registry.provenance.walk import of_build
+from action_reward_models.schemas import manifest as manifests
 from action_reward_models.schemas.ids import canonical_json, sha256_hex
 from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.tests.registry.lineage_world import World
@@ -61,7 +62,8 @@ def test_what_upstream_is_not_what_was_read_is_named(world: World, tmp_path: Pat
 
 def test_raw_files_that_the_commit_does_not_hold_are_named(world: World, tmp_path: Path) -> None:
     """What a manifest says that it read is held against what the Hub lists there."""
-    right = dict(zip(("sha256", "bytes"), _raw_sets(world), strict=True))
+    sha256, size = _raw_sets(world)
+    right = {"sha256": sha256, "bytes": size}
 
     def said(place: str, **facts: Any) -> list[str]:
         def change(identity: dict[str, Any]) -> None:
@@ -73,10 +75,10 @@ def test_raw_files_that_the_commit_does_not_hold_are_named(world: World, tmp_pat
     assert said("a") == []
     assert said("b", bytes=1) == ["raw files lab/raw@v3: lab/raw@v3/sets.jsonl is another file there"]
     assert said("c", path="lab/raw@v3/x") == ["raw files lab/raw@v3: lab/raw@v3/x is not there"]
-    listed = RemoteFile("sets.jsonl", right["bytes"], "0" * 40, "f" * 64)  # as of one that is stored beside git
+    listed = RemoteFile("sets.jsonl", size, "0" * 40, "f" * 64)  # as of one that is stored beside git
     node = Node("raw files", "lab/raw", "v3", files=({"path": "lab/raw@v3/sets.jsonl", **right},))
     assert module._other_files(node, {"sets.jsonl": listed}) == "lab/raw@v3/sets.jsonl is another file there"
-    assert module._other_files(node, {"sets.jsonl": replace(listed, sha256=right["sha256"])}) is None
+    assert module._other_files(node, {"sets.jsonl": replace(listed, sha256=sha256)}) is None
 
 
 def _raw_sets(world: World) -> tuple[str, int]:
@@ -119,7 +121,7 @@ def test_a_circle_ends(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for source in manifest["identity"]["sources"]:
         source["origin"] = {"repo": "lab/gamma", "revision": "v2.0.0", "commit": None, "identity_sha256": "a" * 64}
     (tmp_path / "gamma" / "manifest.json").write_bytes(orjson.dumps(manifest))
-    monkeypatch.setattr(module.manifests, "identity_digest", lambda identity: "a" * 64)
+    monkeypatch.setattr(manifests, "identity_digest", lambda identity: "a" * 64)
     found = of_build(tmp_path / "gamma", world.hub)
     assert [title(node) for node in found.root] == ["dataset lab/gamma v2.0.0"] * 2
     assert found.root.inputs[0].notes == ("not published", "its inputs are shown above")
