@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import multiprocessing
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -258,7 +259,8 @@ def _refuse_foreign(out: Path, name: str) -> None:
     """Only a build of the same dataset is ever replaced, and only when it holds no file that no build made."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    elsewhere = "move it, or name another folder with --out"
+    aside = f"mv {shlex.quote(str(out))} {shlex.quote(str(out.with_name(out.name + '.old')))}"
+    elsewhere = f"{aside}   # or name another folder with arm build --out"
     try:
         manifest = manifest_of(out)
     except ArmError as error:
@@ -273,7 +275,9 @@ def _refuse_foreign(out: Path, name: str) -> None:
     if foreign := sorted(found - made):
         shown = ", ".join(foreign[:5]) + (", ..." if len(foreign) > 5 else "")
         message = f"holds files that no build made and that would be lost: {shown}"
-        raise ArmError(message, where=str(out), next_command="move them, or name another folder with --out")
+        raise ArmError(
+            message, where=str(out), next_command="move them out of it, or name another folder with arm build --out"
+        )
 
 
 def _refuse_changed(parts: Partition) -> None:

@@ -74,10 +74,11 @@ def _head(manifest: facts.Manifest) -> dict[str, Any]:
     return head
 
 
-def problems(text: str, manifest: facts.Manifest) -> list[str]:
+def problems(text: str, manifest: facts.Manifest, *, same_code: bool = True) -> list[str]:
     """What a card says that its manifest does not: what stock ``datasets`` loads by, and every generated number.
 
-    The text is compared only when this version of the project rendered it; another one may word it otherwise.
+    The text is compared only when this version of the project rendered it; another one may word it otherwise. With
+    ``same_code`` false it did not, although it calls itself by the same number.
     """
     try:
         head = blocks.read_head(text)
@@ -87,7 +88,7 @@ def problems(text: str, manifest: facts.Manifest) -> list[str]:
     found = misleading(text, manifest)
     expected = _head(manifest)
     renew = "`arm build --force` renews it"
-    if manifest.get("environment", {}).get("action_reward_models") != __version__:
+    if not same_code or manifest.get("environment", {}).get("action_reward_models") != __version__:
         return found
     for key in set(KEYS) - {"configs", "dataset_info", "tags"}:
         if head.get(key) != expected.get(key):

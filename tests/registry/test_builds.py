@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import orjson
 import pytest
 from action_reward_models.registry import Registry, check_build
 
@@ -49,3 +50,19 @@ def test_a_persons_words_are_no_problem(build: Path) -> None:
     card = build / "README.md"
     card.write_text(card.read_text("utf-8") + "\nCite us.\n", "utf-8")
     assert check_build(build) == []
+
+
+@pytest.mark.parametrize("number", ["0.0.9", None])
+def test_other_code_may_have_worded_the_card_otherwise(number: str | None, build: Path) -> None:
+    """A version stays what it is when the next arm writes cards in other words; what loads is compared all the same."""
+    manifest = orjson.loads((build / "manifest.json").read_bytes())
+    manifest["environment"]["code_sha256"] = "0" * 64
+    if number:
+        manifest["environment"]["action_reward_models"] = number
+    (build / "manifest.json").write_bytes(orjson.dumps(manifest))
+    card = build / "README.md"
+    worded = card.read_text("utf-8").replace("## ", "## Of ")
+    card.write_text(worded, "utf-8")
+    assert check_build(build) == []
+    card.write_text(worded.replace("path: data/bt_pairs/", "path: data/states/"), "utf-8")
+    assert [issue.file for issue in check_build(build)] == ["README.md"]
