@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ def command(
     With PLAN, a file of `arm plan --out`: the plan is made anew, and refused unless it is, to the last digest, what was
     saved. A saved plan is never trusted: it says what somebody agreed to, not what to do.
     """
-    from ..hub_sync.hub import Hub
     from ..registry import Registry
     from ..registry.apply import SavedPlan, apply
     from ..registry.plan import Options
@@ -49,8 +47,7 @@ def command(
     agreed = SavedPlan.read(saved) if saved else None
     if agreed and (names or private):
         raise UsageError("a saved plan says which datasets, and how", next_command=f"arm apply {saved}")
-    declared = Registry.load(registry, hub=Hub(progress=output.note))
-    output.quiet_client()
+    declared = Registry.load(registry, hub=output.hub())
     options = Options(private=agreed.private if agreed else private, keep=keep)
     if agreed:  # a name that is not declared is the plan's fault, and said with it
         names = tuple({spec.name for spec in declared.datasets} & set(agreed.names))
@@ -61,9 +58,7 @@ def command(
     elif not as_json:
         plan_report.show(planned)
     if planned.to_publish and not planned.refusals and not (agreed or yes):
-        if as_json or not sys.stdin.isatty():
-            raise UsageError("nobody can be asked here", next_command="--yes, after arm plan")
-        click.confirm("publish?", abort=True, err=True)
+        output.confirm("publish?", as_json, "--yes, after arm plan")
     with output.progress() as show:
         done = apply(
             planned, declared.hub, registry=declared, stage=stage, full=full, allow_findings=allow_findings,

@@ -52,7 +52,6 @@ def command(folder: Path, as_json: bool) -> None:
 
     The hub runs on this machine and goes on afterwards, to be looked at; nothing leaves the machine.
     """
-    from ..hub_sync.hub import Hub
     from ..registry import Registry
 
     server = hub_server()
@@ -62,8 +61,7 @@ def command(folder: Path, as_json: bool) -> None:
     # The client has questions of its own, which no argument turns away from the official Hub: it is told before it is
     # imported, which a build does.
     os.environ |= {"HF_ENDPOINT": running["url"], **QUIET}
-    output.quiet_client()
-    hub = Hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip(), progress=output.note)
+    hub = output.hub(running["url"], (folder / "hub" / "token").read_text("utf-8").strip())
     registry = Registry.load(folder / "registry.yaml", hub=hub)
     spec = registry.dataset()
     output.note(f"building {spec.name} {spec.version} from {folder}/registry.yaml")

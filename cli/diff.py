@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import diff_report, output
-from .pull import split_source
+from .source import built, place
 
 if TYPE_CHECKING:
     from ..registry.diff import Side
@@ -52,27 +52,10 @@ def command(before: str, after: str, limit: int | None, as_json: bool) -> None:
 
 
 def _side(source: str, progress: Progress) -> Side:
-    """A built directory, a repository's revision, or the build of a dataset of ./registry.yaml."""
-    from ..hub_sync.hub import Hub
-    from ..registry import Registry
     from ..registry.diff import Side
-    from ..schemas.errors import ArmError, UsageError
 
-    if Path(source).is_dir():
-        return Side.folder(Path(source))
-    if "/" in source:
-        repo, revision = split_source(source)
-        hub = Hub(progress=output.note)
-        output.quiet_client()
-        return Side.revision(hub, repo, hub.resolve(repo, revision), progress)
-    if not Path("registry.yaml").is_file():
-        raise UsageError(
-            "is neither a folder nor a repository, and there is no registry.yaml here that could name it",
-            where=source, next_command="arm diff DIR NS/NAME@REVISION",
-        )  # fmt: skip
-    registry = Registry.load()
-    folder = registry.folder(registry.dataset(source))
-    try:
-        return Side.folder(folder)
-    except ArmError as error:
-        raise ArmError(error.message, where=error.where, next_command=f"arm build --name {source}") from error
+    where = place(source) or built(source)
+    if isinstance(where, Path):
+        return Side.folder(where)
+    hub, (repo, revision) = output.hub(), where
+    return Side.revision(hub, repo, hub.resolve(repo, revision), progress)

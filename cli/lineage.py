@@ -10,7 +10,7 @@ import click
 
 from ..schemas.errors import plain
 from . import output
-from .pull import split_source
+from .source import built, place
 
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
@@ -37,13 +37,11 @@ def command(start: str, mermaid: bool, as_json: bool) -> None:
     was read, and followed further; files are named with their commit and sha256 (--json lists every file). Without a
     Hub what lies here is shown. Exit status 1 when something upstream is gone or is not what was read.
     """
-    from ..hub_sync.hub import Hub
     from ..schemas.errors import UsageError
 
     if mermaid and as_json:
         raise UsageError("either --json or --mermaid")
-    hub = Hub(progress=output.note)
-    output.quiet_client()
+    hub = output.hub()
     found = _lineage(start, hub)
     if as_json:
         output.data({"hub": hub.endpoint, **found.to_json()})
@@ -61,27 +59,10 @@ def command(start: str, mermaid: bool, as_json: bool) -> None:
 
 
 def _lineage(start: str, hub: Hub) -> Lineage:
-    from ..registry import Registry
     from ..registry.provenance.walk import of_build, of_revision
-    from ..schemas.errors import ArmError, UsageError
 
-    if (Path(start) / "manifest.json").is_file():
-        return of_build(Path(start), hub)
-    if "/" in start and not Path(start).exists():
-        return of_revision(hub, *split_source(start))
-    if Path(start).exists() or not Path("registry.yaml").is_file():
-        raise UsageError(
-            "is no built directory, no name of ./registry.yaml, and no NS/NAME on the Hub", where=start,
-            next_command="arm lineage DIR",
-        )  # fmt: skip
-    registry = Registry.load("registry.yaml")
-    spec = next((model for model in registry.models if model.name == start), None) or registry.dataset(start)
-    folder = registry.folder(spec)
-    if not (folder / "manifest.json").is_file():
-        raise ArmError(
-            f"{start} is not built yet", where="registry.yaml", next_command=f"arm build registry.yaml --name {start}"
-        )
-    return of_build(folder, hub)
+    where = place(start) or built(start)
+    return of_build(where, hub) if isinstance(where, Path) else of_revision(hub, *where)
 
 
 def tree(node: Node, first: str = "", rest: str = "") -> Iterator[str]:

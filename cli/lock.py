@@ -28,11 +28,10 @@ def command(registry: str, names: tuple[str, ...], only_check: bool, as_json: bo
     prompts stand there, too. Builds and plans read arm.lock and never ask again, so that the same declaration gives the
     same data. Keep it under version control. HF_ENDPOINT and HF_TOKEN say where and as whom.
     """
-    from ..hub_sync.hub import Hub
     from ..registry import Registry
     from ..schemas.errors import UsageError
 
-    declared = Registry.load(registry, hub=None if only_check else Hub(progress=output.note))
+    declared = Registry.load(registry, hub=None if only_check else output.hub())
     if only_check:
         if names:
             raise UsageError("--check changes nothing, and --update does")
@@ -45,7 +44,6 @@ def command(registry: str, names: tuple[str, ...], only_check: bool, as_json: bo
             advice = "; next: arm lock" if found else ""
             output.note(f"{declared.lock_path}: {'is out of date' if found else 'as the registry says'}{advice}")
         click.get_current_context().exit(1 if found else 0)
-    output.quiet_client()
     named = tuple(name for name in names if name != _ALL)
     changes = declared.lock(update=bool(names), names=() if _ALL in names else named)
     if as_json:

@@ -9,6 +9,7 @@ import click
 
 from ..schemas.errors import plain
 from . import output
+from .source import declared
 
 if TYPE_CHECKING:
     from ..registry.provenance.history import Change, History, Version
@@ -28,12 +29,10 @@ def command(source: str, as_json: bool) -> None:
     fewer than in the version before, other schemas and prompts, and whether it is withdrawn. Only manifests are read,
     and cards where no row changed.
     """
-    from ..hub_sync.hub import Hub
     from ..registry.provenance.history import history
 
-    hub = Hub(progress=output.note)
-    output.quiet_client()
-    repo = _repo(source)
+    hub = output.hub()
+    repo = source if "/" in source else _repo(source)
     with output.progress() as show:
         found = history(hub, repo, show)
     if as_json:
@@ -42,13 +41,8 @@ def command(source: str, as_json: bool) -> None:
         _show(found)
 
 
-def _repo(source: str) -> str:
-    """``NS/NAME`` as it is, ``NAME`` as the registry here names it."""
-    if "/" in source:
-        return source
-    from ..registry import Registry
-
-    spec = Registry.load("registry.yaml").dataset(source)
+def _repo(name: str) -> str:
+    _, spec = declared(name)
     return f"{spec.namespace}/{spec.name}"
 
 

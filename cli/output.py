@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..schemas.errors import ArmError, Issue, plain
+from ..schemas.errors import ArmError, Issue, UsageError, plain
+
+if TYPE_CHECKING:
+    from ..hub_sync.hub import Hub
 
 registry_argument = click.argument(
     "registry", default="registry.yaml", type=click.Path(path_type=str), metavar="[REGISTRY]"
@@ -88,11 +91,22 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-def quiet_client() -> None:
-    """Progress is ours to show: no bar of the Hub's client for each file."""
+def hub(endpoint: str | None = None, token: str | None = None) -> Hub:
+    """A Hub, by default the one that HF_ENDPOINT and HF_TOKEN name, whose client draws no bars: progress is ours."""
+    from ..hub_sync.hub import Hub
+
+    made = Hub(endpoint, token, progress=note)  # before its client is imported, which reads the environment then
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
+    return made
+
+
+def confirm(question: str, as_json: bool, otherwise: str) -> None:
+    """Ask, and abort at a no. Raises UsageError, which names ``otherwise``, where nobody can be asked."""
+    if as_json or not sys.stdin.isatty():
+        raise UsageError("nobody can be asked here", next_command=otherwise)
+    click.confirm(question, abort=True, err=True)
 
 
 @contextmanager

@@ -33,13 +33,11 @@ def command(
     flips and the training rows that follow from them, changes of schema, prompts and card, the version bump that fits,
     and the files that would be sent. Exit status 1 when something is refused; each refusal says what to write or run.
     """
-    from ..hub_sync.hub import Hub
     from ..registry import Registry
     from ..registry.plan import Options
     from . import plan_report
 
-    declared = Registry.load(registry, hub=Hub(progress=output.note))
-    output.quiet_client()
+    declared = Registry.load(registry, hub=output.hub())
     with output.progress() as show:
         planned = declared.plan(
             names=names, options=Options(private=private, keep=keep),  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from . import output
+from .source import split
 
 
 @click.command(
@@ -26,14 +27,12 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
     `load_dataset` and `arm push` take it, too. A pull that was killed continues where it stopped. A version
     that was withdrawn comes with a warning.
     """
-    from ..hub_sync.hub import Hub
     from ..hub_sync.pull import pull
     from ..hub_sync.yank import warning
     from ..schemas.manifest import manifest_of
 
-    hub = Hub(progress=output.note)
-    output.quiet_client()
-    repo, revision = split_source(source)
+    hub = output.hub()
+    repo, revision = split(source)
     folder = out or Path(repo.partition("/")[2])
     with output.progress() as show:
         commit = pull(hub, repo, revision, folder, show)
@@ -47,11 +46,3 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
     output.note(f"{repo} at {commit}")
     click.echo(str(folder))
     output.note(f"next: arm validate {folder}   # reads every row")
-
-
-def split_source(source: str) -> tuple[str, str]:
-    """``namespace/name@revision`` -> (repository, revision), `main` without one."""
-    from ..hub_sync.hub import checked_repo_id
-
-    repo, _, revision = source.partition("@")
-    return checked_repo_id(repo), revision or "main"

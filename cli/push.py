@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,14 +46,11 @@ def command(
     are not sent. What a person wrote into the card on the Hub stays. A push that was killed or refused can be run
     again. HF_ENDPOINT and HF_TOKEN say where and as whom.
     """
-    from ..hub_sync.hub import Hub
     from ..registry.apply import apply
     from ..registry.plan import Options, plan_folder
-    from ..schemas.errors import UsageError
     from . import plan_report
 
-    hub = Hub(progress=output.note)
-    output.quiet_client()
+    hub = output.hub()
     options = Options(repo=repo, private=private, keep=keep, overwrite=overwrite)
     registry, name = _declared(target, hub)
     with output.progress() as show:
@@ -76,9 +72,7 @@ def command(
             output.data({"plan": step.push.to_json(), "published": None})
         return
     if not (yes or step.push.tagged or (step.push.findings and not allow_findings)):  # then it is refused, not asked
-        if as_json or not sys.stdin.isatty():
-            raise UsageError("nobody can be asked here", next_command="--yes, after --dry-run")
-        click.confirm("publish?", abort=True, err=True)
+        output.confirm("publish?", as_json, "--yes, after --dry-run")
     with output.progress() as show:
         done = apply(
             planned, hub, registry=registry, stage=stage, full=full, allow_findings=allow_findings,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from . import output
-from .pull import split_source
+from .source import place
 
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
+    from ..hub_sync.verify import Verified
     from ..schemas.errors import Issue
 
     Check = Callable[[Path, Callable[[str, int, int], None]], list[Issue]]
@@ -50,7 +51,6 @@ def command(source: str, rebuild: bool, sources: Path | None, workers: int | Non
     anything is built, files of the Hub are fetched by commit, and every digest of rows, files, tables and build must
     come out the same, with another number of processes.
     """
-    from ..hub_sync.hub import Hub
     from ..hub_sync.verify import verify_folder, verify_revision
     from ..registry import check_build
     from ..registry.sources.pinned import Pinned
@@ -58,43 +58,38 @@ def command(source: str, rebuild: bool, sources: Path | None, workers: int | Non
 
     if not rebuild and (sources or workers):
         raise UsageError("--sources and --workers mean something with --rebuild only", next_command="--rebuild")
-    hub = Hub(progress=output.note)
-    output.quiet_client()
-    pinned = None if "/" in source or Path(source).is_dir() else Pinned.last(Path(), source)
+    hub, where, pinned = output.hub(), place(source), None
+    if where is None:
+        pinned = Pinned.last(Path(), source)
+        where = pinned.repo, pinned.commit
     check = _rebuilding(hub, sources or Path(), workers, pinned.name if pinned else None) if rebuild else check_build
     with output.progress() as show:
-        if pinned is None and Path(source).is_dir():
-            found = verify_folder(Path(source), check, show)
+        if isinstance(where, Path):
+            found = verify_folder(where, check, show)
         else:
-            repo, revision = (pinned.repo, pinned.commit) if pinned else split_source(source)
-            found = verify_revision(hub, repo, revision, check, show)
+            found = verify_revision(hub, *where, check, show)
     if pinned:
         found = replace(found, issues=tuple(sorted([*found.issues, *pinned.issues(hub, found)])))
-    rows = sum(count for splits in found.loaded.values() for count in splits.values())
     if as_json:
-        output.data(
-            {
-                "ok": not found.issues,
-                "where": found.where,
-                "commit": found.commit,
-                "identity_sha256": found.identity_sha256,
-                "issues": [output.issue_json(issue) for issue in found.issues],
-                "loaded": found.loaded,
-                "warnings": found.warnings,
-                "rebuilt": rebuild,
-            }
-        )
+        issues = [output.issue_json(issue) for issue in found.issues]
+        output.data({"ok": not issues, **vars(found), "issues": issues, "rebuilt": rebuild})
     else:
-        for warning in found.warnings:
-            output.note(f"warning: {warning}")
-        count = len(found.issues)
-        output.issues(found.issues, f"{found.where}: {count} problem{'s' if count != 1 else ''}:")
-        if not found.issues:
-            output.note(f"{found.where}: as its manifest says (identity {found.identity_sha256[:12]})")
-            output.note(f"stock datasets loaded {rows:,} rows of {len(found.loaded)} tables")
-        if rebuild and not found.issues:
-            output.note("built again from its sources: every digest is the same")
+        _show(found, rebuild)
     click.get_current_context().exit(1 if found.issues else 0)
+
+
+def _show(found: Verified, rebuilt: bool) -> None:
+    for warning in found.warnings:
+        output.note(f"warning: {warning}")
+    count = len(found.issues)
+    output.issues(found.issues, f"{found.where}: {count} problem{'s' if count != 1 else ''}:")
+    if count:
+        return
+    rows = sum(number for splits in found.loaded.values() for number in splits.values())
+    output.note(f"{found.where}: as its manifest says (identity {found.identity_sha256[:12]})")
+    output.note(f"stock datasets loaded {rows:,} rows of {len(found.loaded)} tables")
+    if rebuilt:
+        output.note("built again from its sources: every digest is the same")
 
 
 def _rebuilding(hub: Hub, sources: Path, workers: int | None, name: str | None) -> Check:

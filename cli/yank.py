@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from . import output
-from .pull import split_source
+from .source import split
 
 
 @click.command(
@@ -30,7 +28,6 @@ def command(source: str, reason: str | None, undo: bool, yes: bool, as_json: boo
     every later version. `arm pull`, `arm verify` and `load.py` warn whoever uses the version. Nothing is deleted and no
     tag moves: what rests on it can still be rebuilt. HF_ENDPOINT and HF_TOKEN say where and as whom.
     """
-    from ..hub_sync.hub import Hub
     from ..hub_sync.yank import plan, withdraw
     from ..schemas.errors import UsageError
 
@@ -38,18 +35,15 @@ def command(source: str, reason: str | None, undo: bool, yes: bool, as_json: boo
         raise UsageError(
             "either a reason or --undo is needed", next_command=f'arm yank {source} --reason "what is wrong with it"'
         )
-    hub = Hub(progress=output.note)
-    output.quiet_client()
-    repo, tag = split_source(source)
+    hub = output.hub()
+    repo, tag = split(source)
     planned = plan(hub, repo, tag, reason)
     if planned.files and not as_json:
         what = "takes back the withdrawal of" if undo else "withdraws"
         why = planned.before if undo else planned.reason
         output.note(f"{what} {planned.tag} of {planned.url}: {why}")
     if planned.files and not yes:
-        if as_json or not sys.stdin.isatty():
-            raise UsageError("nobody can be asked here", next_command="--yes")
-        click.confirm("go on?", abort=True, err=True)
+        output.confirm("go on?", as_json, "--yes")
     commit = withdraw(planned, hub)
     if as_json:
         output.data({"withdrawal": planned.to_json(), "commit": commit, "committed": commit != planned.base})

@@ -78,7 +78,7 @@ def test_a_dataset_by_its_name(flipped: tuple[Path, Path], monkeypatch: pytest.M
     assert done.stdout == "nothing differs\n"
     shutil.rmtree("build")
     unbuilt = CliRunner().invoke(arm, ["diff", str(flipped[0]), "toy"])
-    assert "is no finished build" in str(unbuilt.exception)
+    assert "toy is not built yet" in str(unbuilt.exception)
     assert "arm build --name toy" in str(unbuilt.exception)
     monkeypatch.chdir("..")
     nowhere = CliRunner().invoke(arm, ["diff", "toy", "toy"])

@@ -34,6 +34,15 @@ class Shell:
         home = {"HF_HOME": str(self.folder / "hf"), "XDG_DATA_HOME": str(self.folder / "share"), "COLUMNS": "160"}
         return {**os.environ, **home, **self.exported}
 
+    def copy(self, folder: Path, old: str, new: str) -> Shell:
+        """The same hub, and the example with one change of its declaration."""
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("share", "hf", "pulled"))
+        registry = folder / "registry.yaml"
+        text = registry.read_text("utf-8")
+        assert old in text
+        registry.write_text(text.replace(old, new), "utf-8")
+        return Shell(folder, self.exported)
+
     def run(self, line: str) -> subprocess.CompletedProcess[str]:
         words = [str(ARM), *shlex.split(line)[1:]]
         return subprocess.run(words, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
@@ -64,15 +73,30 @@ def verb(name: str) -> click.Command:
 
 
 def test_every_example_runs(shell: Shell) -> None:
-    """In the order of a first publication."""
+    """In the order of a first publication; those of apply have a test of their own."""
     lines = [
-        line for name in ("push", "pull", "verify", "diff", "log", "lineage", "yank") for line in examples(verb(name))
+        line
+        for name in ("plan", "push", "pull", "verify", "diff", "log", "lineage", "yank")
+        for line in examples(verb(name))
     ]
     assert len(lines) >= 6
     for line in lines:
         done = shell.run(line)
         assert done.returncode == 0, (line, done.stderr)
         assert shell.exported["HF_TOKEN"] not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_examples_of_apply_run(shell: Shell, tmp_path: Path, number: int) -> None:
+    """Each publishes a repository of its own: a plan is carried out once."""
+    assert len(examples(verb("apply"))) == 3
+    other = shell.copy(tmp_path / "copy", "namespace: your-name", f"namespace: your-name-{number}")
+    assert other.run("arm plan --out plan.json").returncode == 0
+    done = other.run(examples(verb("apply"))[number])
+    assert done.returncode == 0, done.stderr
+    again = other.run("arm apply plan.json")
+    assert again.returncode == 1
+    assert "is not what would be done now; nothing was published" in again.stderr
 
 
 def test_push_says_what_it_will_do_and_what_it_did(shell: Shell) -> None:
@@ -87,7 +111,7 @@ def test_push_says_what_it_will_do_and_what_it_did(shell: Shell) -> None:
     assert report["published"]["loaded"]["states"] == {"train": 141, "validation": 12}
     again = shell.run("arm push --repo your-name/said --yes")
     assert again.returncode == 0
-    assert f"published already, at {report['published']['commit']}" in again.stderr
+    assert f"published as your-name/said v1.0.0, at {report['published']['commit']}" in again.stderr
 
 
 def test_push_asks_and_a_pipe_cannot_answer(shell: Shell) -> None:
@@ -96,16 +120,14 @@ def test_push_asks_and_a_pipe_cannot_answer(shell: Shell) -> None:
     assert "next: --yes, after --dry-run" in done.stderr
 
 
-def test_push_refuses_a_build_that_is_not_what_is_declared(shell: Shell, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(shell.folder, folder, ignore=shutil.ignore_patterns("share", "hf", "pulled"))
-    other = Shell(folder, shell.exported)
-    registry = folder / "registry.yaml"
-    registry.write_text(registry.read_text("utf-8").replace("seed: 42", "seed: 43"), "utf-8")
+def test_push_builds_what_is_declared_and_asks_for_the_version_that_fits(shell: Shell, tmp_path: Path) -> None:
+    assert shell.run("arm push --yes").returncode == 0
+    other = shell.copy(tmp_path / "copy", "seed: 42", "seed: 43")
     done = other.run("arm push --yes")
     assert done.returncode == 1
-    assert "is not built as declared" in done.stderr
-    assert "next: arm build registry.yaml --name action-reward-models-data" in done.stderr
+    assert "was built because split.seed: 42 -> 43" in done.stderr
+    assert "1.0.0 is published with other content: the change asks for a minor bump" in done.stderr
+    assert 'next: raise the version in registry.yaml: version: "1.1.0"' in done.stderr
 
 
 def test_push_stops_at_secrets_unless_told(shell: Shell, tmp_path: Path) -> None:

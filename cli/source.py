@@ -1,0 +1,57 @@
+"""What a verb is pointed at: a folder, NS/NAME[@REVISION] on the Hub, or a NAME of ./registry.yaml, in this order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..builders.spec import BuildSpec
+    from ..registry import Registry
+    from ..registry.models import ModelSpec
+
+
+def place(source: str) -> Path | tuple[str, str] | None:
+    """A folder that is there, (repository, revision), or None for what can only be a name."""
+    if Path(source).is_dir():
+        return Path(source)
+    return split(source) if "/" in source else None
+
+
+def split(source: str) -> tuple[str, str]:
+    """``namespace/name@revision`` -> (repository, revision), `main` without one."""
+    from ..hub_sync.hub import checked_repo_id
+
+    repo, _, revision = source.partition("@")
+    return checked_repo_id(repo), revision or "main"
+
+
+def declared(name: str) -> tuple[Registry, BuildSpec | ModelSpec]:
+    """The dataset or checkpoint NAME of ./registry.yaml. Raises UsageError, which says what else could be meant."""
+    from ..registry import Registry
+    from ..schemas.errors import UsageError
+
+    if not Path("registry.yaml").is_file():
+        raise UsageError(
+            "is no folder and no NS/NAME on the Hub, and there is no registry.yaml here that could name it", where=name,
+            next_command="name a built directory, or NS/NAME@v1.0.0",
+        )  # fmt: skip
+    registry = Registry.load("registry.yaml")
+    model = next((spec for spec in registry.models if spec.name == name), None)
+    return registry, model or registry.dataset(name)
+
+
+def built(name: str) -> Path:
+    """What was made last of NAME of ./registry.yaml. Raises UsageError for an unknown name, ArmError for none made."""
+    from ..registry.models import ModelSpec
+    from ..schemas.errors import ArmError
+
+    registry, spec = declared(name)
+    folder = registry.folder(spec)
+    if not (folder / "manifest.json").is_file():
+        build, train = f"arm build --name {name}", f'Registry.load().model("{name}").build()'
+        raise ArmError(
+            f"{name} is not built yet", where="registry.yaml",
+            next_command=train if isinstance(spec, ModelSpec) else build,
+        )  # fmt: skip
+    return folder
