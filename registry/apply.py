@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,6 @@ from .sources.lock import update, with_published
 
 if TYPE_CHECKING:
     from .declaration import Registry
-
-_ANEW = "arm plan --out PLAN   # and look at it again"
 
 
 def apply(
@@ -82,11 +81,11 @@ class SavedPlan:
         try:
             data = orjson.loads(path.read_bytes())
         except OSError as error:
-            raise ArmError(f"cannot be read: {error.strerror}", where=str(path), next_command=_ANEW) from error
+            raise ArmError(f"cannot be read: {error.strerror}", where=str(path), next_command=_anew(path)) from error
         except ValueError as error:
-            raise ArmError(f"is no plan: it is not JSON: {error}", where=str(path), next_command=_ANEW) from error
+            raise ArmError(f"is no plan: it is not JSON: {error}", where=str(path), next_command=_anew()) from error
         if problems := for_schema("plan/1").problems(data):
-            raise ArmError.of(str(path), [Issue(str(path), 0, at, message) for at, message in problems], _ANEW)
+            raise ArmError.of(str(path), [Issue(str(path), 0, at, message) for at, message in problems], _anew())
         return cls(path, data)
 
     @property
@@ -105,7 +104,7 @@ class SavedPlan:
         if issues:
             raise ArmError(
                 "is not what would be done now; nothing was published", where=str(self.path), issues=issues,
-                next_command=_ANEW,
+                next_command=_anew(self.path),
             )  # fmt: skip
 
     def _differences(self, plan: Plan) -> Iterator[tuple[str, str]]:
@@ -126,6 +125,11 @@ class SavedPlan:
             yield "$.steps", f"the order is {', '.join(order)}"
         if missing := [name for name in order if name not in names]:
             yield "$.steps", f"lacks {', '.join(missing)}"
+
+
+def _anew(path: Path = Path("plan.json")) -> str:
+    """The command that makes a plan. ``path`` is where one was, or may be: any other file would be lost by it."""
+    return f"arm plan --out {shlex.quote(str(path))}   # and look at it again"
 
 
 def saved(plan: Plan) -> dict[str, Any]:
@@ -159,16 +163,26 @@ def _saved_step(step: Step) -> dict[str, Any]:
 
 
 def _step(where: str, saved: Mapping[str, Any], step: Step) -> Iterator[tuple[str, str]]:
-    if step.push is None or step.status != "publish":
-        yield where, f"{step.name} {step.version} has nothing to publish now"
+    if step.refusals or step.push is None:
+        said = f": {step.refusals[0].message}" if step.refusals else ""
+        yield where, f"{step.name} {step.version} is refused now{said}"
+        return
+    same = saved["identity_sha256"] == step.push.release.manifest["identity_sha256"]
+    if step.status == "nothing":
+        as_saved = " with what the plan says" if same and saved["repo"] == step.repo else ""
+        yield where, f"{step.name} {step.version} is published{as_saved}, at {step.push.tagged}"
         return
     now = _saved_step(step)
+    if same and saved["operations"] and not now["operations"]:
+        yield where, f"its files are at the head {now['base']} already, without the tag {step.push.tag}"
+        return
     if saved["base"] != now["base"]:
-        yield f"{where}.base", f"the head moved: the plan rests on {saved['base']}, the head is {now['base']}"
+        rested = saved["base"] or "no repository"
+        yield f"{where}.base", f"the head moved: the plan rests on {rested}, the head is {now['base'] or 'gone'}"
     for key, what in (("version", "version"), ("repo", "repository"), ("private", "visibility")):
         if saved[key] != now[key]:
             yield f"{where}.{key}", f"is another {what}: {saved[key]}, and {now[key]} would be published"
-    if saved["identity_sha256"] != now["identity_sha256"]:
+    if not same:
         yield f"{where}.identity_sha256", f"the build is {now['identity_sha256']}"
     current = {operation["path"]: operation for operation in now["operations"]}
     known = {*step.push.release.files, *current}

@@ -12,7 +12,7 @@ from ..builders.reader import row_digest
 from ..builders.spec import BuildSpec
 from ..cards.dataset import words
 from ..hub_sync import plan as push
-from ..hub_sync.hub import Hub
+from ..hub_sync.hub import Hub, status_of, transient
 from ..hub_sync.release import CARD, Keep, Release, Remote
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.manifest import manifest_of
@@ -128,8 +128,8 @@ def plan(
     """Build what is stale, check the builds, and compare them with the Hub. Nothing there is changed.
 
     ``names`` are datasets and models; all without any. What is wrong with one of them becomes a refusal of its step,
-    and the others are still planned. Raises ArmError for a registry or lock that cannot be read, UsageError for a name
-    that is not declared.
+    and the others are still planned, unless it is that the Hub gives no answer: it is not asked again.
+    Raises ArmError for a registry or lock that cannot be read, UsageError for a name that is not declared.
     """
     options = options or Options()
     known = [*(spec.name for spec in registry.datasets), *(spec.name for spec in registry.models)]
@@ -139,9 +139,17 @@ def plan(
     if options.repo and len(wanted) > 1:
         raise UsageError("another repository is for one dataset", next_command="--name NAME --repo NS/NAME")
     steps: dict[str, Step] = {}
+    silent: ArmError | None = None
     for spec in registry.order():
-        if spec.name in wanted:
-            steps[spec.name] = _dataset(registry, spec, options, workers, progress, steps)
+        if spec.name not in wanted:
+            continue
+        step = _step(spec, options)
+        if silent:
+            step = replace(step, refusals=(silent,))
+        else:
+            step = _dataset(registry, spec, step, options, workers, progress, steps)
+            silent = next((error for error in step.refusals if _gave_no_answer(error)), None)
+        steps[spec.name] = step
     models = tuple(_model(registry, spec) for spec in registry.models if spec.name in wanted)
     return Plan(registry.hub.endpoint, tuple(steps.values()), models)
 
@@ -161,17 +169,27 @@ def plan_folder(
     return Plan(hub.endpoint, (step,))
 
 
+def _step(spec: BuildSpec, options: Options) -> Step:
+    return Step(spec.name, spec.version, options.repo or f"{spec.namespace}/{spec.name}", "refused")
+
+
+def _gave_no_answer(error: ArmError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, Exception) and transient(cause) is not None and status_of(cause) is None
+
+
 def _dataset(
-    registry: Registry, spec: BuildSpec, options: Options, workers: int | None, progress: Progress,
+    registry: Registry, spec: BuildSpec, step: Step, options: Options, workers: int | None, progress: Progress,
     before: Mapping[str, Step],
 ) -> Step:  # fmt: skip
     """``before`` are the steps that come before this one."""
-    step = Step(spec.name, spec.version, options.repo or f"{spec.namespace}/{spec.name}", "refused")
     try:
         _, why = registry.build(spec.name, workers=workers, progress=progress)
         step = replace(step, built=tuple(why))
         step = _published(step, registry.folder(spec), registry.hub, options, progress)
         if step.status == "publish":
+            if note := _unseen(registry, step):
+                step = replace(step, notes=(*step.notes, note))
             refusals = tuple(_rests_on_unpublished(registry, spec, before))
             step = replace(step, status="refused" if refusals else "publish", refusals=refusals)
     except ArmError as error:
@@ -236,6 +254,17 @@ def _wrong_version(step: Step, right: str) -> ArmError:
         f"{message}: the change asks for a {step.level} bump ({why})" if why else message, where=step.name,
         next_command=f'raise the version in registry.yaml: version: "{right}"',
     )  # fmt: skip
+
+
+def _unseen(registry: Registry, step: Step) -> str | None:
+    """What to say when arm.lock knows of versions where the Hub shows no repository at all."""
+    known = {v for v, at in registry.read_lock().published.get(step.name, {}).items() if at["repo"] == step.repo}
+    if step.push is None or step.push.base is not None or not known:
+        return None
+    return (
+        f"arm.lock says that {', '.join(sorted(known))} of {step.repo} was published, and {registry.hub.endpoint} "
+        "shows no such repository: is it another Hub, or a private repository and no token (HF_ENDPOINT, HF_TOKEN)?"
+    )
 
 
 def _rests_on_unpublished(registry: Registry, spec: BuildSpec, before: Mapping[str, Step]) -> Iterator[ArmError]:
