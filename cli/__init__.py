@@ -100,5 +100,5 @@ def _run(words: list[str]) -> int:
         output.error(problem)
         status = 2 if isinstance(problem, UsageError) else 1
     if "--json" in words:
-        output.data(output.error_json(problem))
+        output.data(problem.to_json())
     return int(status)

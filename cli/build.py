@@ -48,7 +48,7 @@ def command(
         except (ArmError, OSError, UnicodeError) as error:  # the other datasets are still built
             problem = output.as_error(error)
             output.error(problem)
-            results.append({"name": spec.name, "version": spec.version, "built": False, **output.error_json(problem)})
+            results.append({"name": spec.name, "version": spec.version, "built": False, **problem.to_json()})
     if as_json:
         output.data(results)
     click.get_current_context().exit(1 if any("error" in result for result in results) else 0)
@@ -69,7 +69,7 @@ def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) 
         "identity_sha256": manifest["identity_sha256"],
         "rows": {t: {s: p["rows"] for s, p in v["splits"].items()} for t, v in identity["tables"].items()},
         "excluded": {stage: entry["excluded"] for stage, entry in identity["ledger"].items()},
-        "notes": [output.issue_json(note) for note in notes],
+        "notes": [note.to_json() for note in notes],
         "warnings": list(built.warnings) if built else [],
     }
     if as_json:

@@ -49,16 +49,6 @@ def data(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode())
 
 
-def error_json(problem: ArmError) -> dict[str, Any]:
-    """The same as data."""
-    return {
-        "error": _text(problem.message),
-        "where": problem.where and _text(problem.where),
-        "next": problem.next_command,
-        "issues": [issue_json(issue) for issue in problem.issues],
-    }
-
-
 def issues(found: Sequence[Issue], title: str) -> None:
     """Print located issues, the first ones of many, on stderr."""
     if found:
@@ -73,10 +63,6 @@ def _issues(found: Sequence[Issue]) -> None:
         note(f"  ... and {len(found) - MAX_SHOWN} more; `arm validate --json` lists them")
 
 
-def issue_json(issue: Issue) -> dict[str, Any]:
-    return {"file": _text(issue.file), "line": issue.line, "path": issue.path, "message": _text(issue.message)}
-
-
 def as_error(problem: ArmError | OSError | UnicodeError) -> ArmError:
     """What the system refuses (a full disk, a name that is no text) as an error of ours."""
     if isinstance(problem, ArmError):
@@ -84,11 +70,6 @@ def as_error(problem: ArmError | OSError | UnicodeError) -> ArmError:
     if isinstance(problem, UnicodeError):
         return ArmError(f"a name or text cannot be written: {problem}")
     return ArmError(problem.strerror or str(problem), where=str(problem.filename or "the system"))
-
-
-def _text(value: str) -> str:
-    """A file name may be no text, and JSON holds nothing else."""
-    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def hub(endpoint: str | None = None, token: str | None = None) -> Hub:

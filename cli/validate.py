@@ -56,7 +56,7 @@ def command(path: Path, schema: str | None, workers: int | None, as_json: bool) 
             raise
         issues, what = list(error.issues), f"{path} until there were {len(error.issues)} problems"
     if as_json:
-        told = {"issues": [output.issue_json(i) for i in issues], "findings": [output.issue_json(f) for f in findings]}
+        told = {"issues": [i.to_json() for i in issues], "findings": [f.to_json() for f in findings]}
         output.data({"ok": not issues, "checked": what, **told})
     else:
         output.issues(findings, f"{len(findings)} secrets or addresses in the sources; {_MENDED}:")

@@ -71,7 +71,7 @@ def command(source: str, rebuild: bool, sources: Path | None, workers: int | Non
     if pinned:
         found = replace(found, issues=tuple(sorted([*found.issues, *pinned.issues(hub, found)])))
     if as_json:
-        issues = [output.issue_json(issue) for issue in found.issues]
+        issues = [issue.to_json() for issue in found.issues]
         output.data({"ok": not issues, **vars(found), "issues": issues, "rebuilt": rebuild})
     else:
         _show(found, rebuild)

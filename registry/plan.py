@@ -73,7 +73,7 @@ class Step:
             "diff": self.diff and self.diff.to_json(),
             "publish": self.push and self.push.to_json(),
             "notes": list(self.notes),
-            "refusals": [_error_json(error) for error in self.refusals],
+            "refusals": [error.to_json() for error in self.refusals],
         }
 
 
@@ -87,7 +87,7 @@ class ModelStep:
     refusals: tuple[ArmError, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        refusals = [_error_json(error) for error in self.refusals]
+        refusals = [error.to_json() for error in self.refusals]
         return {"name": self.name, "version": self.version, "reasons": list(self.reasons), "refusals": refusals}
 
 
@@ -296,12 +296,3 @@ def _model(registry: Registry, spec: ModelSpec) -> ModelStep:
         return ModelStep(spec.name, spec.version, tuple(node.reasons()))
     except ArmError as error:
         return ModelStep(spec.name, spec.version, (), (error,))
-
-
-def _error_json(error: ArmError) -> dict[str, Any]:
-    return {
-        "error": error.message,
-        "where": error.where,
-        "next": error.next_command,
-        "issues": [str(issue) for issue in error.issues],
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 _DIGITS = re.compile(r"(\d+)")
 
@@ -37,6 +37,9 @@ class Issue:
         place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place} {self.path} {self.message}"
 
+    def to_json(self) -> dict[str, Any]:
+        return {"file": _text(self.file), "line": self.line, "path": _text(self.path), "message": _text(self.message)}
+
 
 class ArmError(Exception):
     """Base of every error this project raises on purpose.
@@ -65,6 +68,14 @@ class ArmError(Exception):
             lines.append(f"  next: {self.next_command}")
         return "\n".join(lines)
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "error": _text(self.message),
+            "where": self.where and _text(self.where),
+            "next": self.next_command and _text(self.next_command),
+            "issues": [issue.to_json() for issue in self.issues],
+        }
+
     @classmethod
     def of(cls, where: str, issues: Iterable[Issue], next_command: str | None = None) -> Self:
         """The error of one file with these issues."""
@@ -75,6 +86,11 @@ class ArmError(Exception):
 
 class UsageError(ArmError):
     """The user asked for something that does not exist or cannot be combined (exit code 2)."""
+
+
+def _text(value: str) -> str:
+    """A file name may be no text, and JSON holds nothing else."""
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def plain(text: str) -> str:

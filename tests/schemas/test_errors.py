@@ -54,3 +54,15 @@ def test_digits_sort_as_numbers_however_many_there_are() -> None:
 def test_line_zero_is_the_whole_file() -> None:
     assert str(Issue("f.jsonl", 0, "$", "is empty")) == "f.jsonl $ is empty"
     assert str(Issue("f.jsonl", 1, "$", "is empty")) == "f.jsonl:1 $ is empty"
+
+
+def test_as_json_also_with_a_name_that_is_no_text() -> None:
+    issue = Issue("a\udcff.jsonl", 3, "$.x", "is \ud800")
+    error = ArmError("has 1 problem", where="a\udcff.jsonl", next_command="mv 'a\udcff.jsonl' b", issues=[issue])
+    assert error.to_json() == {
+        "error": "has 1 problem",
+        "where": "a\\udcff.jsonl",
+        "next": "mv 'a\\udcff.jsonl' b",
+        "issues": [{"file": "a\\udcff.jsonl", "line": 3, "path": "$.x", "message": "is \\ud800"}],
+    }
+    assert ArmError("x").to_json() == {"error": "x", "where": None, "next": None, "issues": []}
