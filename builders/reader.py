@@ -10,6 +10,7 @@ from ..schemas import arrow, digests
 from ..schemas.errors import Issue
 from ..schemas.ids import file_sha256, sha256_hex
 from ..schemas.manifest import identity_digest, manifest_of
+from ..schemas.parquet import refuse_expanding
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from .ledger import Row
@@ -20,10 +21,12 @@ _BATCH = 16  # rows; pictures make rows large
 def rows(path: Path, schema_name: str, keep: Callable[[str, bytes], object] = lambda *_: None) -> Iterator[Row]:
     """Yield the rows of one Parquet file in JSON form: pictures as ``sha256:<hex>`` of their bytes.
 
-    ``keep`` gets each embedded picture, as (reference, bytes), before the row that shows it comes.
+    ``keep`` gets each embedded picture, as (reference, bytes), before the row that shows it comes. Raises ValueError
+    for a file that expands beyond all measure.
     """
     import pyarrow.parquet as pq
 
+    refuse_expanding(path)
     pictures = arrow.image_columns(schema_name)
     # Pages are read as they are needed, one column after another: a row group with its copies would be 100 MB more.
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..schemas.errors import Issue
+from ..schemas.parquet import refuse_expanding
 from ..schemas.secrets import Finding, findings
 from ..schemas.store import ID_FIELDS
 from ..schemas.validate import json_path
@@ -74,6 +75,7 @@ def _in_rows(path: Path, table: str) -> Iterator[tuple[int, str, Finding]]:
 
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:  # pages as they are needed
         columns = [field.name for field in file.schema_arrow if _is_text(field.type)]
+        refuse_expanding(path, columns)
         number = 0
         for batch in file.iter_batches(_BATCH, columns=columns, use_threads=False):
             known: dict[str, list[Finding]] = {}

@@ -11,6 +11,7 @@ from typing import Any
 from ..cards.dataset import misleading
 from ..schemas.errors import ArmError, Issue
 from ..schemas.manifest import manifest_of
+from ..schemas.parquet import expands
 from ..schemas.versions import of_tag
 from . import readback
 from .hub import Hub, checked_repo_id
@@ -57,7 +58,7 @@ def verify_revision(
             issues.append(Issue(name, 0, "$", "arrives with other bytes than the Hub lists"))
         issues += [_shown(issue, folder) for issue in check(folder, progress)]
         loaded: dict[str, dict[str, int]] = {}
-        if not _misleads(folder, manifest):  # else stock datasets would follow whatever the card names
+        if _loadable(folder, manifest):
             loaded, problem = _load(hub, str(folder), None, manifest, progress)
             issues += problem or _load(hub, repo, commit, manifest, progress)[1]
     for name in read_as_rows(manifest, set(files) - names):
@@ -75,7 +76,7 @@ def verify_folder(
     manifest = manifest_of(folder)
     issues = list(check(folder, progress))
     loaded: dict[str, dict[str, int]] = {}
-    if not _misleads(folder, manifest):
+    if _loadable(folder, manifest):
         loaded, problem = _load(Hub(), str(folder.resolve()), None, manifest, progress)
         issues += problem
     return Verified(str(folder), None, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded)
@@ -88,10 +89,16 @@ def _tag(revision: str, manifest: Mapping[str, Any]) -> list[Issue]:
     return []
 
 
-def _misleads(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether the card would make `load_dataset` read something else than the manifest's files."""
+def _loadable(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether stock `datasets` may be let at it: it follows whatever the card names, and expands whatever lies there.
+
+    What is wrong with either is an issue of the folder already.
+    """
     card = folder / CARD
-    return not card.is_file() or bool(misleading(card.read_text("utf-8", errors="replace"), dict(manifest)))
+    if not card.is_file() or misleading(card.read_text("utf-8", errors="replace"), dict(manifest)):
+        return False
+    files = (folder / name for name in manifest["environment"]["files"] if name.endswith(".parquet"))
+    return not any(expands(path) for path in files if path.is_file())
 
 
 def _load(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...schemas.arrow import arrow_type, image_columns
+from ...schemas.parquet import refuse_expanding
 from ...schemas.store import load
 from .arrays import integers, repeated, strings, whole
 from .side import Side
@@ -71,6 +72,7 @@ class Reader:
         leaves = [f"{name}.list.element.bytes" if many else f"{name}.bytes" for name, many in self._pictures.items()]
         path = file.side.path(file.path)
         try:
+            refuse_expanding(path, self._properties, leaves)
             # Pages are read as they are needed, one column after another: a whole row group would lie in memory twice.
             self._open = pq.ParquetFile(path, read_dictionary=leaves, pre_buffer=False, buffer_size=_BUFFER)
         except (OSError, ValueError, pa.ArrowException) as error:

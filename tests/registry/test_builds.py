@@ -6,8 +6,15 @@ import shutil
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from action_reward_models.registry import Registry, check_build
+from action_reward_models.hub_sync.scan import scan
+from action_reward_models.hub_sync.verify import verify_folder
+from action_reward_models.registry import Registry, Side, check_build, compare
+from action_reward_models.registry.sources.tables import write_table
+from action_reward_models.schemas.errors import ArmError
+from action_reward_models.schemas.ids import file_sha256
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob" / "registry.yaml"
 
@@ -44,6 +51,37 @@ def test_a_card_without_a_loader(text: str, build: Path) -> None:
     found = check_build(build)
     assert found
     assert {issue.file for issue in found} == {"README.md"}
+
+
+def test_a_file_that_expands_beyond_measure_is_told_and_read_by_nobody(build: Path, tmp_path: Path) -> None:
+    """Six kilobytes that stand for 4,000 values of 1 MB, with a manifest that agrees."""
+    name = "data/teacher_labels/train-00000-of-00001.parquet"
+    other = Path(shutil.copytree(build, tmp_path / "other"))
+    label = pq.read_table(build / name).slice(0, 1)
+    many = {column: pa.repeat(label[column][0], 4000) for column in label.column_names}
+    codes = pa.repeat(pa.scalar(0, pa.int32()), 4000)
+    many["reasoning"] = pa.DictionaryArray.from_arrays(codes, pa.array(["x" * 1_000_000]))
+    pq.write_table(pa.table(many), build / name, compression="zstd", store_schema=False)
+    manifest = orjson.loads((build / "manifest.json").read_bytes())
+    manifest["environment"]["files"][name] = {
+        "sha256": file_sha256(build / name),
+        "bytes": (build / name).stat().st_size,
+    }
+    labels = manifest["identity"]["tables"]["teacher_labels"]
+    more = 4000 - labels["splits"]["train"]["rows"]
+    for part in (labels, labels["splits"]["train"], labels["splits"]["train"]["files"][0]):
+        part["rows"] += more
+    labels["row_digest"] = labels["splits"]["train"]["files"][0]["row_digest"] = "0" * 64
+    (build / "manifest.json").write_bytes(orjson.dumps(manifest))
+    expands = "row group 0 expands to 4,000,"
+    assert [issue.file for issue in check_build(build) if expands in issue.message] == [name]
+    found = verify_folder(build, check_build)
+    assert (found.loaded, [issue.file for issue in found.issues if expands in issue.message]) == ({}, [name])
+    assert [issue.file for issue in scan(build, [name], lambda *_: None)[1] if expands in issue.message] == [name]
+    with pytest.raises(ArmError, match=expands):
+        compare(Side.folder(other), Side.folder(build))
+    with pytest.raises(ArmError, match=expands):
+        write_table(manifest, build, "teacher_labels", tmp_path / "out", "here", lambda *_: None)
 
 
 def test_a_persons_words_are_no_problem(build: Path) -> None:
