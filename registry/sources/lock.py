@@ -13,7 +13,7 @@ import orjson
 from ...schemas.errors import ArmError, Issue
 from ...schemas.validate import for_schema
 from .alone import alone
-from .references import Reference
+from .references import Reference, matching
 
 NAME = "arm.lock"
 _MEND = "restore it from your version control, or delete it and run: arm lock"
@@ -61,7 +61,10 @@ class Lock:
         return cls(references, data["datasets"], data["models"], data["packages"], data["published"])
 
     def of(self, reference: Reference, where: Path) -> Locked:
-        """What ``reference`` resolved to. Raises ArmError when that is not known; ``where`` is the registry."""
+        """What ``reference`` resolved to. Raises ArmError when that is not known, or nothing that it can stand for.
+
+        ``where`` is the registry.
+        """
         found = self.references.get(reference.key)
         if found is None:
             others = [key for key in self.references if key[:2] == reference.key[:2]]
@@ -70,6 +73,8 @@ class Lock:
                 f"{reference} is not in {NAME}{known}: what it stands for is decided once, and not by a build",
                 where=str(where), next_command=f"arm lock {where}",
             )  # fmt: skip
+        if problem := _problem(reference, found):
+            raise ArmError(f"{NAME} says of {reference} {problem}: it was edited", where=str(where), next_command=_MEND)
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -92,6 +97,17 @@ class Lock:
             "packages": self.packages,
             "published": self.published,
         }
+
+
+def _problem(reference: Reference, locked: Locked) -> str | None:
+    """Why ``locked`` is nothing that ``reference`` can have resolved to, or None."""
+    if reference.is_version and locked.identity_sha256 is None:
+        return "no identity"
+    named = matching(reference.file, locked.files) if reference.file else []
+    if reference.file and not named:
+        return "no file"
+    strange = sorted(locked.files.keys() - set(named))
+    return f"that it holds {strange[0]!r}, which it does not name" if strange else None
 
 
 def update(path: Path, change: Callable[[Lock], Lock]) -> Lock:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.registry import Registry
-from action_reward_models.registry.sources.lock import Lock, update, with_published
-from action_reward_models.registry.sources.references import glob_problem, matching, version_of
+from action_reward_models.registry.sources.lock import Lock, Locked, update, with_published
+from action_reward_models.registry.sources.references import Reference, glob_problem, matching, version_of
 from action_reward_models.schemas.errors import ArmError, UsageError
 
 from ..hub_sync.conftest import Running
@@ -124,6 +124,31 @@ def test_another_revision_or_file_than_the_locked_one_is_refused(raw: World, tmp
     ):
         with pytest.raises(ArmError, match=r"is not in arm.lock; it holds raw/runs@v1: what it stands for"):
             other.build(workers=1)
+
+
+def test_a_lock_that_says_what_a_reference_cannot_stand_for_is_refused(raw: World, tmp_path: Path) -> None:
+    """Of raw files: others than it names, and none. Of a version: no identity to hold its rows against."""
+    declared = registry(tmp_path / "r", raw.hub)
+    declared.lock()
+    (entry,) = written = json.loads(declared.lock_path.read_text())["references"]
+    files = entry["files"]
+    pinned = next(iter(files.values()))
+    for change, message in (
+        ({"files": {}}, r"says of raw/runs@v1: runs/\*\.jsonl no file"),
+        ({"files": {**files, "README.md": pinned}}, r"that it holds 'README.md', which it does not name"),
+        ({"files": {"runs/deep/a.jsonl": pinned, **files}}, r"'runs/deep/a\.jsonl', which it does not name"),
+    ):
+        lock = json.loads(declared.lock_path.read_text())
+        declared.lock_path.write_text(json.dumps({**lock, "references": [{**written[0], **change}]}))
+        for verb in (declared.build, declared.reasons, declared.check):
+            with pytest.raises(ArmError, match=message):
+                verb()
+    version = Reference("dataset", "lab/base", "v1.0.0", is_version=True)
+    edited = Lock({version.key: Locked("0" * 40)})
+    with pytest.raises(ArmError, match=r"says of lab/base@v1\.0\.0 no identity"):
+        edited.of(version, tmp_path)
+    with pytest.raises(ArmError, match="which it does not name"):
+        Lock({version.key: Locked("0" * 40, "0" * 64, {"x": ("0" * 64, 1)})}).of(version, tmp_path)
 
 
 def test_what_the_hub_does_not_have_names_what_it_has(raw: World, tmp_path: Path) -> None:
