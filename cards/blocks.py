@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 from ..schemas.errors import ArmError
@@ -100,6 +102,11 @@ def _foreign(text: str, keys: Collection[str]) -> str:
 
 
 def _load(text: str) -> dict[str, Any]:
+    return deepcopy(_loaded(text))
+
+
+@lru_cache(maxsize=32)  # a plan asks some thirty times about the same few cards, and YAML is read slowly
+def _loaded(text: str) -> dict[str, Any]:
     import yaml
 
     try:

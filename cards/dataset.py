@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from importlib import resources
 from itertools import zip_longest
 from typing import Any
@@ -43,6 +44,7 @@ def merge(existing: str, manifest: facts.Manifest) -> str:
     return blocks.merge(existing, dump(ours), _block(manifest), KEYS)
 
 
+@lru_cache(maxsize=32)  # asked again and again of the same few cards
 def words(text: str) -> tuple[str, ...]:
     """All that a person added to a card, in a form that can be compared; only empty strings when nothing was.
 
@@ -68,10 +70,7 @@ def misleading(text: str, manifest: facts.Manifest) -> list[str]:
 
 def _head(manifest: facts.Manifest) -> dict[str, Any]:
     """Our part of the YAML as it is read back."""
-    import yaml
-
-    head: dict[str, Any] = yaml.safe_load(dump(front_matter(manifest)))
-    return head
+    return blocks.read_head(blocks.compose(dump(front_matter(manifest)), ""))
 
 
 def problems(text: str, manifest: facts.Manifest, *, same_code: bool = True) -> list[str]:
