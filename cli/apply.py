@@ -57,8 +57,11 @@ def command(
         agreed.check(planned)
     elif not as_json:
         plan_report.show(planned)
+        if planned.refusals:  # said with it
+            output.note("nothing was published")
+            click.get_current_context().exit(1)
     if planned.to_publish and not planned.refusals and not (agreed or yes):
-        output.confirm("publish?", as_json, "--yes, after arm plan")
+        output.confirm("publish?", as_json, "after arm plan")
     with output.progress() as show:
         done = apply(
             planned, declared.hub, registry=declared, stage=stage, full=full, allow_findings=allow_findings,

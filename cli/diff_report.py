@@ -43,7 +43,9 @@ def _tables(tables: Iterable[TableDiff]) -> None:
         for split, counts in table.splits.items():
             rows.append([_line(table.name), split, *(f"{getattr(counts, name):,}" for name in _COUNTS)])
     if rows:
-        output.table("rows", ["table", "split", *(name.replace("_", " ") for name in _COUNTS)], rows)
+        used = [0, 1, *(n for n in range(2, len(rows[0])) if any(row[n] != "0" for row in rows))]
+        columns = ["table", "split", *(name.replace("_", " ") for name in _COUNTS)]
+        output.table("rows", [columns[n] for n in used], [[row[n] for n in used] for row in rows])
     if same:
         _say(f"no row differs: {', '.join(map(_line, same))}")
 

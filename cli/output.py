@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,11 +84,31 @@ def hub(endpoint: str | None = None, token: str | None = None) -> Hub:
     return made
 
 
-def confirm(question: str, as_json: bool, otherwise: str) -> None:
-    """Ask, and abort at a no. Raises UsageError, which names ``otherwise``, where nobody can be asked."""
+def confirm(question: str, as_json: bool, before: str = "") -> None:
+    """Ask, and abort at a no. Where nobody can be asked: UsageError with the command that does not ask.
+
+    ``before`` says what to do before that is run.
+    """
     if as_json or not sys.stdin.isatty():
-        raise UsageError("nobody can be asked here", next_command=otherwise)
+        advice = f"{typed('--yes')}{f'   # {before}' if before else ''}"
+        raise UsageError("nobody can be asked here", next_command=advice)
     click.confirm(question, abort=True, err=True)
+
+
+def typed(*more: str) -> str:
+    """The command that runs, as it was typed, and ``more`` words."""
+    context = click.get_current_context()
+    words = context.command_path.split()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if context.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        values = context.params[name] if parameter.multiple else (context.params[name],)
+        for value in values:
+            flag = isinstance(parameter, click.Option) and parameter.is_flag
+            words += [parameter.opts[-1]] if isinstance(parameter, click.Option) else []
+            words += [] if flag else [str(value)]
+    return shlex.join([*words, *more])
 
 
 @contextmanager
@@ -117,13 +138,17 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table for a person on stdout; numbers (all columns but the first) are right-aligned."""
+    """Print a table for a person on stdout; numbers (all columns but the first) are right-aligned.
+
+    The title is a line of its own: in the table it would be cut to the width of that.
+    """
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+    click.echo(plain(title))
+    shown = Table(box=SIMPLE, pad_edge=False)
     for number, column in enumerate(columns):
         shown.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:

@@ -37,18 +37,24 @@ def command(
     from ..registry.plan import Options
     from . import plan_report
 
+    if out:
+        plan_report.refuse_overwriting(out)
     declared = Registry.load(registry, hub=output.hub())
     with output.progress() as show:
         planned = declared.plan(
             names=names, options=Options(private=private, keep=keep),  # type: ignore[arg-type]
             workers=workers, progress=show,
         )  # fmt: skip
-    if out and not planned.nothing:
-        plan_report.save(planned, out)
     if as_json:
         output.data(planned.to_json())
     else:
         plan_report.show(planned)
-        if planned.to_publish and not planned.refusals:
-            output.note(f"next: arm apply{f' {out}' if out else ''}")
-    click.get_current_context().exit(1 if planned.refusals else 0)
+    can_be_applied = bool(planned.to_publish) and not planned.refusals
+    if out and can_be_applied:
+        plan_report.save(planned, out)
+    elif out:
+        output.note(f"no plan was saved: {'something is refused' if planned.refusals else 'nothing is to publish'}")
+    if can_be_applied and not as_json:
+        output.note(f"next: {plan_report.apply_command(out, registry, names, private, keep)}")
+    refused = planned.refusals or any(model.refusals for model in planned.models)
+    click.get_current_context().exit(1 if refused else 0)

@@ -1,10 +1,15 @@
-"""A plan for a person, and as a file."""
+"""A plan for a person, and as a file. What would be done goes to stdout; what was done or is wrong, to stderr."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from ..schemas.errors import ArmError, UsageError, plain
 from . import diff_report, output
 
 if TYPE_CHECKING:
@@ -15,14 +20,42 @@ if TYPE_CHECKING:
 def show(plan: Plan) -> None:
     """Print every step: what changed and since when, what would be sent, and what refuses."""
     for step in plan.steps:
-        _step(step)
+        _step(step, named=len(plan.steps) > 1)
     for model in plan.models:
         what = f"to be trained because {'; '.join(model.reasons)}" if model.reasons else "up to date"
-        output.note(f"{model.name} {model.version}: {'refused' if model.refusals else what}")
+        _say(f"{model.name} {model.version}: {'refused' if model.refusals else what}")
         for error in model.refusals:
             output.error(error)
     if plan.nothing:
-        output.note("nothing to do: everything is published as it is declared")
+        _say("nothing to do: everything is published as it is declared")
+
+
+def apply_command(
+    saved: Path | None, registry: str, names: Sequence[str], private: bool, keep: str | None
+) -> str:  # fmt: skip
+    """The `arm apply` that does what a plan with these options showed."""
+    words = ["arm", "apply", *([str(saved)] if saved else [])]
+    words += ["--registry", registry] if registry != "registry.yaml" else []
+    if not saved:  # which says so itself
+        words += [word for name in names for word in ("--name", name)]
+        words += ["--private"] if private else []
+    words += ["--card", keep] if keep else []
+    return shlex.join(words)
+
+
+def refuse_overwriting(path: Path) -> None:
+    """Raise UsageError for a file that is no plan: nobody means to lose their registry.yaml or arm.lock."""
+    from ..registry.apply import SavedPlan
+
+    if not path.parent.is_dir():
+        raise UsageError("there is no such folder", where=str(path.parent), next_command="arm plan --out plan.json")
+    if path.is_file() and path.stat().st_size:
+        try:
+            SavedPlan.read(path)
+        except ArmError as error:
+            raise UsageError(
+                "is there and is no plan: it would be lost", where=str(path), next_command="arm plan --out plan.json"
+            ) from error
 
 
 def save(plan: Plan, path: Path) -> None:
@@ -37,8 +70,6 @@ def save(plan: Plan, path: Path) -> None:
 
 def tell(published: Published) -> None:
     """Say what was published, and how to load it."""
-    import click
-
     did = "committed and tagged" if published.committed else "tagged what was there"
     output.note(f"{did}: {published.tag} is {published.commit}")
     for table, splits in published.loaded.items():
@@ -50,7 +81,7 @@ def tell(published: Published) -> None:
     )
 
 
-def _step(step: Step) -> None:
+def _step(step: Step, *, named: bool) -> None:
     title = f"{step.name} {step.version}"
     if step.built:
         output.note(f"{title} was built because " + "; ".join(step.built))
@@ -60,16 +91,18 @@ def _step(step: Step) -> None:
         output.issues(step.push.findings, f"{len(step.push.findings)} secrets or addresses were found:")
     if step.status == "nothing":
         assert step.push is not None
-        output.note(f"{title}: published as {step.repo} {step.push.tag}, at {step.push.tagged}")
+        _say(f"{title}: published as {step.repo} {step.push.tag}, at {step.push.tagged}")
         return
     if step.diff:
         since = f"since {step.last}" if step.last else "the first version"
-        output.note(f"{title}, {since}:")
+        _say(f"{title}, {since}:")
         diff_report.show(step.diff)
+    elif step.refusals and named:
+        _say(f"{title}: refused")
     if step.last and step.because:
-        output.note(f"a {step.level} bump, because of {'; '.join(step.because)}")
+        _say(f"a {step.level} bump, because of {'; '.join(step.because)}")
     for note in step.notes:
-        output.note(f"note: {note}")
+        _say(f"note: {note}")
     if step.push and step.status == "publish":
         _operations(step)
     for error in step.refusals:
@@ -81,16 +114,20 @@ def _operations(step: Step) -> None:
     assert planned is not None
     title = f"{planned.repo} {planned.tag} at {planned.url}"
     if planned.base is None:
-        output.note(f"creates {'private' if planned.private else 'public'} repository {planned.url}")
+        _say(f"creates {'private' if planned.private else 'public'} repository {planned.url}")
     rows = [[o.action, o.path, f"{o.size:,}"] for o in planned.operations[: output.MAX_SHOWN]]
     if rows:
         output.table(title, ["", "file", "bytes"], rows)
     if left := planned.operations[output.MAX_SHOWN :]:
-        output.note(f"... and {len(left)} more; --json lists them")
+        _say(f"... and {len(left)} more; --json lists them")
     changed = f"{len(planned.operations)} files change ({planned.added_bytes:,} bytes)" if rows else "no file changes"
     tables = planned.release.manifest["identity"]["tables"].values()
     expanded = sum(split["expanded_bytes"] for table in tables for split in table["splits"].values())
-    output.note(
+    _say(
         f"{changed}, {planned.unchanged} stay as they are; the tag {planned.tag} is new; "
         f"{expanded:,} bytes on disk after load_dataset of all tables"
     )
+
+
+def _say(text: str) -> None:
+    click.echo(plain(text))

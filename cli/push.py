@@ -72,7 +72,7 @@ def command(
             output.data({"plan": step.push.to_json(), "published": None})
         return
     if not (yes or step.push.tagged or (step.push.findings and not allow_findings)):  # then it is refused, not asked
-        output.confirm("publish?", as_json, "--yes, after --dry-run")
+        output.confirm("publish?", as_json, "after --dry-run")
     with output.progress() as show:
         done = apply(
             planned, hub, registry=registry, stage=stage, full=full, allow_findings=allow_findings,

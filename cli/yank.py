@@ -43,7 +43,7 @@ def command(source: str, reason: str | None, undo: bool, yes: bool, as_json: boo
         why = planned.before if undo else planned.reason
         output.note(f"{what} {planned.tag} of {planned.url}: {why}")
     if planned.files and not yes:
-        output.confirm("go on?", as_json, "--yes")
+        output.confirm("go on?", as_json)
     commit = withdraw(planned, hub)
     if as_json:
         output.data({"withdrawal": planned.to_json(), "commit": commit, "committed": commit != planned.base})

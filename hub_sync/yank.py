@@ -64,7 +64,7 @@ def plan(hub: Hub, repo: str, tag: str, reason: str | None) -> Withdrawal:
     """
     version = of_tag(tag)
     if version is None:
-        raise UsageError(f"{tag!r} is no tag of a version: v1.0.0 is expected", next_command="arm log NS/NAME")
+        raise UsageError(f"{tag!r} is no tag of a version: v1.0.0 is expected", next_command=f"arm log {repo}")
     if reason is not None:
         reason = checked_reason(reason)
     refs = hub.refs(checked_repo_id(repo))

@@ -61,7 +61,9 @@ class Registry:
         if path.is_dir():
             path /= "registry.yaml"
         if not path.is_file():
-            raise UsageError("there is no such registry", where=str(path), next_command="arm init   # writes one")
+            name = Path("registry.yaml").is_file() and len(path.parts) == 1 and not path.suffix
+            fix = f"--name {path}   # if it is one of ./registry.yaml" if name else "arm init   # writes one"
+            raise UsageError("there is no such registry", where=str(path), next_command=fix)
         declared = declaration(path)
         return cls(
             path, declared.namespace, declared.datasets, declared.models, declared.references, trainers or {}, hub

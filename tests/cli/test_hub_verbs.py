@@ -101,8 +101,8 @@ def test_the_examples_of_apply_run(shell: Shell, tmp_path: Path, number: int) ->
 
 def test_push_says_what_it_will_do_and_what_it_did(shell: Shell) -> None:
     dry = shell.run("arm push --repo your-name/said --dry-run")
-    assert "creates public repository" in dry.stderr
-    assert "the tag v1.0.0 is new" in dry.stderr
+    assert "creates public repository" in dry.stdout
+    assert "the tag v1.0.0 is new" in dry.stdout
     assert "data/bt_pairs/train-00000-of-00001.parquet" in dry.stdout
     done = shell.run("arm push --repo your-name/said --yes --json")
     report = orjson.loads(done.stdout)
@@ -111,13 +111,13 @@ def test_push_says_what_it_will_do_and_what_it_did(shell: Shell) -> None:
     assert report["published"]["loaded"]["states"] == {"train": 141, "validation": 12}
     again = shell.run("arm push --repo your-name/said --yes")
     assert again.returncode == 0
-    assert f"published as your-name/said v1.0.0, at {report['published']['commit']}" in again.stderr
+    assert f"published as your-name/said v1.0.0, at {report['published']['commit']}" in again.stdout
 
 
 def test_push_asks_and_a_pipe_cannot_answer(shell: Shell) -> None:
     done = shell.run("arm push --repo your-name/asked")
     assert done.returncode == 2
-    assert "next: --yes, after --dry-run" in done.stderr
+    assert "next: arm push --repo your-name/asked --yes   # after --dry-run" in done.stderr
 
 
 def test_push_builds_what_is_declared_and_asks_for_the_version_that_fits(shell: Shell, tmp_path: Path) -> None:
@@ -128,6 +128,63 @@ def test_push_builds_what_is_declared_and_asks_for_the_version_that_fits(shell: 
     assert "was built because split.seed: 42 -> 43" in done.stderr
     assert "1.0.0 is published with other content: the change asks for a minor bump" in done.stderr
     assert 'next: raise the version in registry.yaml: version: "1.1.0"' in done.stderr
+
+
+def test_a_plan_is_a_report_on_stdout_and_says_how_it_is_applied(shell: Shell, tmp_path: Path) -> None:
+    """Wherever the registry lies, and with the options of the plan: the command that follows is run as printed."""
+    other = shell.copy(tmp_path / "copy", "namespace: your-name", "namespace: followed")
+    name = "action-reward-models-data"
+    assert other.run("arm build").returncode == 0
+    above = Shell(tmp_path, shell.exported)
+    done = above.run(f"arm plan copy/registry.yaml --name {name} --private")
+    assert done.returncode == 0, done.stderr
+    said = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    assert said[0] == [name, "1.0.0,", "the", "first", "version:"]
+    assert ["table", "split", "added"] in said  # and no column of nothing but zeros
+    assert any(words[-1] == f"{shell.exported['HF_ENDPOINT']}/datasets/followed/{name}" for words in said)
+    assert done.stderr == f"next: arm apply --registry copy/registry.yaml --name {name} --private\n"
+    line = done.stderr.removeprefix("next: ").strip()
+    asked = above.run(line)
+    assert (asked.returncode, asked.stderr.splitlines()[-1]) == (2, f"  next: {line} --yes   # after arm plan")
+    assert above.run(f"{line} --yes").returncode == 0
+    assert "nothing to do" in above.run("arm plan copy").stdout
+
+
+def test_a_plan_that_is_refused_is_shown_and_not_saved(shell: Shell, tmp_path: Path) -> None:
+    other = shell.copy(tmp_path / "copy", "seed: 42", "seed: 44")
+    assert shell.run("arm push --yes").returncode == 0
+    for line in ("arm plan --out plan.json", "arm plan --out plan.json --json", "arm apply --yes"):
+        done = other.run(line)
+        assert done.returncode == 1
+        assert done.stderr.count("1.0.0 is published with other content") == ("--json" not in line)
+        assert "was saved: something is refused" in done.stderr or line == "arm apply --yes"
+        assert done.stderr.endswith("nothing was published\n") == (line == "arm apply --yes")
+        if "--json" in line:
+            assert orjson.loads(done.stdout)["steps"][0]["status"] == "refused"
+        else:
+            assert "moved in" in done.stdout
+        assert not (other.folder / "plan.json").exists()
+
+
+@pytest.mark.parametrize("name", ["registry.yaml", "arm.lock", "none/plan.json"])
+def test_a_plan_is_saved_over_nothing_but_a_plan(shell: Shell, name: str) -> None:
+    before = {path: path.read_bytes() for path in shell.folder.glob("*.*") if path.is_file()}
+    done = shell.run(f"arm plan --out {name}")
+    assert done.returncode == 2
+    assert "next: arm plan --out plan.json" in done.stderr
+    assert {path: path.read_bytes() for path in shell.folder.glob("*.*") if path.is_file()} == before
+
+
+def test_a_checkpoint_that_is_refused_is_a_status_of_1(shell: Shell, tmp_path: Path) -> None:
+    other = shell.copy(tmp_path / "copy", "registry: 1", "registry: 1")
+    recipe = "recipe: 1\nkind: selection_arm\ndataset: action-reward-models-data@1.0.0\n"
+    (other.folder / "arm.yaml").write_text(f"{recipe}base: {{model: your-name/none, revision: v1}}\n", "utf-8")
+    with (other.folder / "registry.yaml").open("a", encoding="utf-8") as file:
+        file.write('models:\n  - {name: arm, version: "1.0.0", recipe: arm.yaml}\n')
+    done = other.run("arm plan")
+    assert done.returncode == 1
+    assert "your-name/none@v1 is not in arm.lock" in done.stderr
+    assert "arm 1.0.0: refused" in done.stdout
 
 
 def test_push_stops_at_secrets_unless_told(shell: Shell, tmp_path: Path) -> None:
