@@ -226,7 +226,10 @@ def _compared(
     if last is None or last.manifest is None:
         return replace(step, status="publish", push=planned, diff=compare(None, after, progress))
     with Side.revision(hub, step.repo, last.commit) as before:
-        diff = compare(before, after, progress)
+        # Those were downloaded, and their rows are those that are built.
+        held = {path: file.sha256 for path, file in last.files.items()}
+        kept = {path for path, file in release.files.items() if file.source is None and file.sha256 == held.get(path)}
+        diff = compare(before, after, progress, same=kept)
     published = last.manifest["identity"]["version"]
     changed = last.card is None or words(last.card) != words(after.card)
     level, because = versions.needed(last.manifest, release.manifest, card_changed=changed)

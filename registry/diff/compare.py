@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ...schemas.errors import ArmError
@@ -19,10 +19,15 @@ from .side import Progress, Side
 Table = Mapping[str, Any]
 
 
-def compare(before: Side | None, after: Side, progress: Progress = lambda *_: None, *, limit: int = MAX_LISTED) -> Diff:
+def compare(
+    before: Side | None, after: Side, progress: Progress = lambda *_: None, *, limit: int = MAX_LISTED,
+    same: Collection[str] = (),
+) -> Diff:  # fmt: skip
     """What differs. ``before`` None is a first publication: everything is added, and no row is read.
 
-    A file that both manifests list with equal row digests is neither opened nor downloaded. Of each kind of difference
+    A file that both manifests list with equal digests, of its rows and of its bytes, is neither opened nor downloaded;
+    nor is one in ``same``, whose rows somebody has seen to be equal. Rows of other bytes are read, whatever a manifest
+    says of them: whoever wrote the one wrote the other. Of each kind of difference
     the first ``limit`` rows are listed with what they hold; counts are complete. Rows are matched by their id, and two
     are equal when their digests are: provenance is outside, pictures count by the sha256 of their bytes. Raises
     ArmError when a file is not what its manifest says.
@@ -37,6 +42,9 @@ def compare(before: Side | None, after: Side, progress: Progress = lambda *_: No
         done += rows
         progress("comparing rows", done, total)
 
+    for side in (before, after):
+        if side:
+            side.trusted = frozenset(same)
     flips = Flips(limit)
     found: dict[str, TableDiff] = {}
     for name in names:
@@ -107,11 +115,12 @@ def _compare(
     (old_side, old), (new_side, new) = before, after
     files = [_files(old_side, old), _files(new_side, new)]
     equal = {file.content for file in files[0]} & {file.content for file in files[1]}
-    resharded = {file.path for file in files[0]} != {file.path for file in files[1]}
-    if resharded and old["row_digest"] == new["row_digest"] and all(_rows(old, s) == _rows(new, s) for s in out.splits):
-        equal = {file.content for file in (*files[0], *files[1])}
+    for file in files[0]:
+        if file.content in equal:
+            file.side.expect(file.path)
     for file in files[1]:
         if file.content in equal:
+            file.side.expect(file.path)
             out.files_equal += 1
             out.splits[file.split].unchanged += file.rows
             step(file.rows)

@@ -28,15 +28,19 @@ class Side:
     card: the text of README.md, or None without one.
     commit: the commit of a repository, None for a folder.
     verify: the command that finds all that is wrong with it.
+    trusted: paths of files whose rows somebody has seen to be those of the other side.
     """
 
     def __init__(
         self, name: str, manifest: Mapping[str, Any], card: str | None, fetch: Callable[[str], Path],
         *, verify: str, commit: str | None = None, folder: tempfile.TemporaryDirectory[str] | None = None,
+        listed: Mapping[str, RemoteFile] | None = None,
     ) -> None:  # fmt: skip
         self.name, self.manifest, self.card, self.commit, self.verify = name, manifest, card, commit, verify
         self._fetch = fetch
         self._folder = folder
+        self._listed = listed
+        self.trusted: frozenset[str] = frozenset()
         self._checked: dict[str, Path] = {}
 
     @classmethod
@@ -60,12 +64,25 @@ class Side:
 
         name, verify = f"{repo}@{commit[:12]}", f"arm verify {repo}@{commit}"
         card = _text(data, f"{where}: {CARD}")
-        return cls(name, manifest, card, fetch, verify=verify, commit=commit, folder=folder)
+        return cls(name, manifest, card, fetch, verify=verify, commit=commit, folder=folder, listed=files)
 
     @property
     def is_local(self) -> bool:
         """Whether its files lie on this machine."""
         return self._folder is None
+
+    def sha256(self, file: str) -> str | None:
+        """The digest of a file's bytes as the manifest has it; None for one that it does not list."""
+        entry = self.manifest["environment"]["files"].get(file)
+        return entry and str(entry["sha256"])
+
+    def expect(self, file: str) -> None:
+        """Raise ArmError when what the Hub lists is another file than the manifest's: without a download."""
+        if self._listed is None:
+            return
+        held = self._listed.get(file)
+        if held is None or held.sha256 not in (None, self.sha256(file)):
+            raise self.wrong(f"{file} is {'missing' if held is None else 'not the file that the manifest names'}")
 
     def path(self, file: str) -> Path:
         """Where a file of the manifest lies, downloaded if need be, with the bytes that the manifest says.

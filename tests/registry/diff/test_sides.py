@@ -17,6 +17,7 @@ from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.registry.diff import Side, compare
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import file_sha256, sha256_hex
+from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.schemas.store import TABLES
 
 from ...hub_sync.conftest import Publisher
@@ -218,6 +219,54 @@ def test_digests_that_contradict_the_rows(sides: tuple[Path, Path], tmp_path: Pa
     tiny.edit(sides[1], lambda m: _states(m).update(row_digest=digest[0]))
     with pytest.raises(ArmError, match="are equal, and its rows are not"):
         _compare(sides)
+
+
+def _claims(name: str) -> tuple[str, str]:
+    return f"data/{name}/train-00000-of-00001.parquet", f"data/{name}/train-00000-of-00002.parquet"
+
+
+@pytest.mark.parametrize("resharded", [False, True])
+def test_rows_of_other_bytes_are_read_whatever_digests_are_claimed(tmp_path: Path, resharded: bool) -> None:
+    """Another label in every row, below the digests of the version before, with hashes of the files that are right."""
+    publisher = Publisher(tmp_path, picks=[0, 1, 0, 1, 1])
+    before = shutil.copytree(publisher.build(), tmp_path / "before")
+    publisher.picks = [1, 0, 1, 0, 0]
+    after = publisher.build()
+    honest = manifest_of(before)["identity"]["tables"]
+    old, new = _claims("teacher_labels")
+
+    def lie(manifest: dict[str, Any]) -> None:
+        for name in ("teacher_labels", "selection_sft"):
+            manifest["identity"]["tables"][name] = honest[name]
+        if resharded:
+            listed = manifest["environment"]["files"]
+            listed[new] = listed.pop(old)
+            manifest["identity"]["tables"]["teacher_labels"]["splits"]["train"]["files"][0]["path"] = new
+            (after / old).rename(after / new)
+
+    tiny.edit(after, lie)
+    with pytest.raises(ArmError, match="the row digests of teacher_labels are equal, and its rows are not"):
+        _compare((before, after))
+    with Side.folder(before) as one, Side.folder(after) as other:  # whoever saw that they are equal is believed
+        seen = {file for name in honest for file in _claims(name)}
+        if not resharded:
+            assert not compare(one, other, same=seen).flips.total
+
+
+def test_what_the_hub_lists_is_held_against_the_manifest_without_a_download(publisher: Publisher, hub: Hub) -> None:
+    publisher.build()
+    commit, name = publisher.push(hub).commit, f"lab/{publisher.name}"
+    data = _claims("teacher_labels")[0]
+    other = pq.read_table(publisher.built / data).slice(1)
+    pq.write_table(other, publisher.folder / "other.parquet")
+    swapped = hub.api.upload_file(
+        path_or_fileobj=publisher.folder / "other.parquet", path_in_repo=data, repo_id=name, repo_type="dataset"
+    ).oid
+    gone = hub.api.delete_file(data, name, repo_type="dataset").oid
+    for at, message in ((swapped, "is not the file that the manifest names"), (gone, "is missing")):
+        named = pytest.raises(ArmError, match=f"{data} {message}")
+        with named, Side.revision(hub, name, commit) as old, Side.revision(hub, name, at) as new:
+            compare(old, new)
 
 
 def _states(manifest: dict[str, Any]) -> dict[str, Any]:
