@@ -79,7 +79,7 @@ def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) 
         return result
     output.issues(notes, f"problems of records that went to exclusions, as declared ({len(notes)}):")
     for warning in built.warnings:
-        output.note(f"warning: {warning}")
+        output.note(output.one_line(f"warning: {warning}"))
     output.note("built because " + "; ".join(why))
     output.table(f"{spec.name} {spec.version}", ["table", "train", "validation", "excluded"], _rows(identity))
     for split in ("train", "validation"):

@@ -35,9 +35,14 @@ def note(message: str) -> None:
     click.echo(plain(message), err=True)
 
 
+def one_line(message: str) -> str:
+    """``message`` as one line, for what may quote others: a line of theirs could pass for one of ours (`next: ...`)."""
+    return message.replace("\n", "\\n")
+
+
 def error(problem: ArmError) -> None:
     """Print an error: what happened where, the first of its issues, and what to do next."""
-    note(f"arm: {problem.where}: {problem.message}" if problem.where else f"arm: {problem.message}")
+    note(one_line(f"arm: {problem.where}: {problem.message}" if problem.where else f"arm: {problem.message}"))
     _issues(problem.issues)
     if problem.next_command:
         note(f"  next: {problem.next_command}")
@@ -59,7 +64,7 @@ def issues(found: Sequence[Issue], title: str) -> None:
 
 def _issues(found: Sequence[Issue]) -> None:
     for issue in found[:MAX_SHOWN]:
-        note(f"  {issue}")
+        note(one_line(f"  {issue}"))
     if len(found) > MAX_SHOWN:
         note(f"  ... and {len(found) - MAX_SHOWN} more; `arm validate --json` lists them")
 

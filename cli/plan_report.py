@@ -87,7 +87,7 @@ def _step(step: Step, *, named: bool) -> None:
         output.note(f"{title} was built because " + "; ".join(step.built))
     if step.push:
         for warning in step.push.warnings:
-            output.note(f"warning: {warning}")
+            output.note(output.one_line(f"warning: {warning}"))
         output.issues(step.push.findings, f"{len(step.push.findings)} secrets or addresses were found:")
     if step.status == "nothing":
         assert step.push is not None

@@ -42,7 +42,7 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
         output.data({**found, "warnings": [said] if said else []})
         return
     if said:
-        output.note(f"warning: {said}")
+        output.note(output.one_line(f"warning: {said}"))
     output.note(f"{repo} at {commit}")
     click.echo(str(folder))
     output.note(f"next: arm validate {folder}   # reads every row")

@@ -80,7 +80,7 @@ def command(source: str, rebuild: bool, sources: Path | None, workers: int | Non
 
 def _show(found: Verified, rebuilt: bool) -> None:
     for warning in found.warnings:
-        output.note(f"warning: {warning}")
+        output.note(output.one_line(f"warning: {warning}"))
     count = len(found.issues)
     output.issues(found.issues, f"{found.where}: {count} problem{'s' if count != 1 else ''}:")
     if count:
