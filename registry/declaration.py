@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..builders.manifest import PACKAGES
 from ..builders.partition import Progress
 from ..builders.runner import Built, build, check
 from ..builders.spec import BuildSpec
@@ -19,7 +18,7 @@ from . import graph
 from .models import ModelSpec, Trainer
 from .reading import declaration
 from .sources.lock import NAME as LOCK
-from .sources.lock import Lock, update
+from .sources.lock import Lock
 from .sources.references import Reference
 from .sources.store import Store
 from .staleness import read_manifest, reasons
@@ -157,9 +156,11 @@ class Registry:
                 progress=progress,
             )
         if out is None:
+            from .sources.locking import recorded
+
             manifest = built.manifest if built else read_manifest(folder)
             assert manifest is not None
-            update(self.lock_path, lambda lock: _recorded(lock, self, manifest["identity"]))
+            recorded(self, manifest["identity"])
         return built, why
 
     def check(
@@ -205,30 +206,6 @@ class Registry:
         )  # fmt: skip
 
 
-def _recorded(lock: Lock, registry: Registry, identity: Mapping[str, Any]) -> Lock:
-    """``lock`` with what a build read; datasets that are no longer declared leave it."""
-    from importlib import metadata
-
-    sources = {
-        file["path"]: file["sha256"]
-        for source in identity["sources"]
-        if not source.get("origin")
-        for file in source["files"]
-    }
-    entry = {
-        "version": identity["version"],
-        "sources": sources,
-        "prompts": {prompt["id"]: prompt["sha256"] for prompt in identity["prompts"]},
-    }
-    declared = {spec.name for spec in registry.datasets}
-    kept = {name: found for name, found in lock.datasets.items() if name in declared}
-    return replace(
-        lock,
-        datasets={**kept, identity["name"]: entry},
-        packages={name: metadata.version(name) for name in PACKAGES},
-    )
-
-
 def _card(folder: Path) -> str:
     """The card of the last build, whose person's words survive the next; "" without one.
 
@@ -237,6 +214,8 @@ def _card(folder: Path) -> str:
     card, manifest = folder / "README.md", read_manifest(folder)
     if manifest is None or not card.is_file():
         return ""
+    if card.is_symlink():  # a registry may come with one, and what it leads to would be published
+        raise ArmError("is a link, and no card of a build", where=str(card), next_command=f"rm {card}")
     try:
         text = card.read_text("utf-8")
         merge(text, manifest)

@@ -32,6 +32,7 @@ from ...schemas.errors import ArmError, Issue
 from ...schemas.ids import file_sha256
 from ...schemas.validate import for_schema
 from ...schemas.yamlfile import read
+from ..files import is_file
 from ..sources.store import Store
 
 _RULE = "sha256(seed, task_group)"
@@ -232,7 +233,7 @@ def _compared(
         expected, problem = listed[name]["sha256"], None
         if path is None:
             problem = "is no path below a folder"
-        elif not path.is_file():
+        elif not is_file(path):
             problem = f"is not at {path}: sha256 {expected} was read"
         elif (found := file_sha256(path)) != expected:
             problem = f"has sha256 {found}, and {expected} was read"

@@ -138,6 +138,17 @@ def test_what_a_person_wrote_in_the_card_survives(project: Path) -> None:
     assert again != text
 
 
+def test_a_card_that_is_a_link_is_not_read(project: Path, tmp_path: Path) -> None:
+    """A registry that somebody sends may come with a build, and with what it leads to as the card's words."""
+    card = project / "build" / "action-reward-models-data" / "README.md"
+    (tmp_path / "mine").write_text("what nobody else may read", "utf-8")
+    card.unlink()
+    card.symlink_to(tmp_path / "mine")
+    edit(project, "seed: 42", "seed: 43")
+    with pytest.raises(ArmError, match="is a link, and no card of a build"):
+        Registry.load(project).build(workers=1)
+
+
 def test_files_that_no_build_made_are_not_deleted(project: Path) -> None:
     notes = project / "build" / "action-reward-models-data" / "NOTES.txt"
     notes.write_text("mine", "utf-8")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from action_reward_models.hub_sync.hub import Hub
+from action_reward_models.registry.provenance.respec import Inputs, spec_of
 from action_reward_models.registry.sources.store import Store
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import sha256_hex
@@ -134,3 +135,13 @@ def test_another_version_at_a_commit_is_refused_though_its_identity_is_right(
     commit = publisher.push(hub).commit
     with pytest.raises(ArmError, match=r"is version 1\.0\.0, and 2\.0\.0 was asked for"):
         store.table(hub, repo(publisher), "2.0.0", commit, identity, "states", None)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "x/" * 3000 + "y"], ids=["long", "null", "deep"])
+def test_a_source_of_a_name_that_no_system_holds_is_missing(store: Store, publisher: Publisher, name: str) -> None:
+    manifest = manifest_of(publisher.build())
+    manifest["identity"]["sources"][2]["files"][0]["path"] = name
+    with pytest.raises(ArmError) as caught:
+        spec_of(manifest, Inputs(publisher.folder, store), lambda *_: None)
+    (said,) = map(str, caught.value.issues)
+    assert "is not at" in said or "is no path below a folder" in said
