@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..schemas.errors import ArmError
@@ -14,6 +14,9 @@ from . import blocks, facts, origins, rows, text
 from .front_matter import KEYS, TAGS, dump, front_matter
 from .limits import limits
 from .words import FACTS
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 TEMPLATE = "dataset.md.j2"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -102,9 +105,14 @@ def problems(text: str, manifest: facts.Manifest, *, same_code: bool = True) -> 
     return sorted(found)
 
 
-def _block(manifest: facts.Manifest) -> str:
+@cache
+def _template() -> Template:
     source = (resources.files(__package__) / TEMPLATE).read_text("utf-8")
-    rendered = text.environment({TEMPLATE: source}).get_template(TEMPLATE).render(_context(manifest))
+    return text.environment({TEMPLATE: source}).get_template(TEMPLATE)
+
+
+def _block(manifest: facts.Manifest) -> str:
+    rendered = _template().render(_context(manifest))
     return re.sub(r"\n{3,}", "\n\n", rendered).strip("\n") + "\n"
 
 

@@ -53,6 +53,23 @@ def problems(registry: Registry) -> list[str]:
     return [*found, *_changes(now, _local(registry, now))]
 
 
+def recorded(registry: Registry, identity: Mapping[str, Any]) -> None:
+    """Note in arm.lock what a build read; datasets that are no longer declared leave it."""
+    own = [source for source in identity["sources"] if not source.get("origin")]
+    entry = {
+        "version": identity["version"],
+        "sources": {file["path"]: file["sha256"] for source in own for file in source["files"]},
+        "prompts": {prompt["id"]: prompt["sha256"] for prompt in identity["prompts"]},
+    }
+    declared = {spec.name for spec in registry.datasets}
+
+    def change(lock: Lock) -> Lock:
+        kept = {name: found for name, found in lock.datasets.items() if name in declared}
+        return replace(lock, datasets={**kept, identity["name"]: entry}, packages=_packages())
+
+    update_file(registry.lock_path, change)
+
+
 def _renewed(registry: Registry, names: tuple[str, ...]) -> set[tuple[str, str, str, str]]:
     """Keys of the references of the datasets and models ``names``, of all without names. Raises UsageError."""
     keys = {spec.name: {r.key for r in registry.references[spec.name] if r} for spec in registry.datasets}
@@ -103,8 +120,12 @@ def _local(registry: Registry, lock: Lock) -> Lock:
             model.name: {"version": model.version, "recipe_sha256": sha256_hex(canonical_json(dict(model.recipe)))}
             for model in registry.models
         },
-        packages={name: metadata.version(name) for name in PACKAGES},
+        packages=_packages(),
     )
+
+
+def _packages() -> dict[str, str]:
+    return {name: metadata.version(name) for name in PACKAGES}
 
 
 def _dataset(spec: BuildSpec) -> dict[str, Any]:
