@@ -131,7 +131,7 @@ class _Walk:
             found = self._known(node, mine, depth)
             return replace(found, notes=("the Hub was not asked about it",))
         if there is None:
-            gone = None if mine else "is gone: the Hub has no such version, and no build of it lies here"
+            gone = None if mine else "is gone, or this token may not see it; and no build of it lies here"
             return replace(self._known(node, mine, depth), notes=("not published",) if mine else (), problem=gone)
         commit, manifest = there
         actual = manifests.identity_digest(manifest["identity"])

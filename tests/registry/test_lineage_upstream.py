@@ -47,7 +47,7 @@ def test_what_upstream_is_not_what_was_read_is_named(world: World, tmp_path: Pat
     assert other.root.inputs[0].inputs == ()  # those of another build are not those of this one
     gone = rewritten(world, tmp_path / "b" / "x", origin(revision="v7.0.0"))
     assert gone.problems == [
-        "dataset lab/beta v7.0.0: is gone: the Hub has no such version, and no build of it lies here"
+        "dataset lab/beta v7.0.0: is gone, or this token may not see it; and no build of it lies here"
     ]
     nowhere = rewritten(world, tmp_path / "c" / "x", origin(repo="lab/nowhere"))
     assert "is gone" in nowhere.problems[0]
