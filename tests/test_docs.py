@@ -101,10 +101,10 @@ def test_readme_commands_run(tmp_path: Path) -> None:
     installing = [line for line in commands if line.startswith("pip ")]
     assert installing == ["pip install .", 'pip install ".[hub]"']  # what the installation test does with the wheel
     text = "\n".join(line for line in commands if line not in installing)
-    assert "arm hub serve --background\n" in text
+    assert "arm hub serve --background --dir my-hub\n" in text
     try:
         run(text.replace("--background", "--background --port 0"), tmp_path)
     finally:
-        run("arm hub stop", tmp_path)
+        run("arm hub stop --dir my-hub", tmp_path)
     (lines,) = blocks(ROOT / "README.md", "python")
     run(f"python - <<'END'\n{lines}END", tmp_path / "my-registry")
