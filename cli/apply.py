@@ -21,7 +21,7 @@ from . import output
     help="The registry that the plan is of.",
 )  # fmt: skip
 @click.option("--name", "names", multiple=True, help="Without PLAN: only this dataset; may be given several times.")
-@click.option("--private", is_flag=True, help="Without PLAN: create repositories private.")
+@click.option("--private", is_flag=True, help="Create repositories private; a PLAN that says otherwise is refused.")
 @click.option("--card", "keep", type=click.Choice(["hub", "local"]), help="Whose words to keep when both changed.")
 @click.option("--stage", is_flag=True, help="Commit to a pull request, read it back, then merge and tag.")
 @click.option("--full", is_flag=True, help="Read back every shard, not one per table and split.")
@@ -45,10 +45,11 @@ def command(
     from . import plan_report
 
     agreed = SavedPlan.read(saved) if saved else None
-    if agreed and (names or private):
-        raise UsageError("a saved plan says which datasets, and how", next_command=f"arm apply {saved}")
+    if agreed and names:
+        raise UsageError("a saved plan says which datasets", next_command=f"arm apply {saved}")
     declared = Registry.load(registry, hub=output.hub())
-    options = Options(private=agreed.private if agreed else private, keep=keep)
+    # A plan that somebody edited makes nothing public that is asked to be private here.
+    options = Options(private=private or bool(agreed and agreed.private), keep=keep)
     if agreed:  # a name that is not declared is the plan's fault, and said with it
         names = tuple({spec.name for spec in declared.datasets} & set(agreed.names))
     with output.progress() as show:

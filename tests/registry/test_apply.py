@@ -234,6 +234,30 @@ def test_what_changed_since_is_named(running: Running, tmp_path: Path) -> None:
     assert any("the build is" in problem for problem in held(world.plan("base"), data, file))
 
 
+def test_an_edited_plan_makes_nothing_public_that_is_asked_to_be_private(running: Running, tmp_path: Path) -> None:
+    """Who sees a repository to be created is the one thing that only the saved plan says, unless it is said again."""
+    world = World(tmp_path / "registry", running.client(), "hidden")
+    world.folder.mkdir()
+    world.records(pages=2)
+    text = (Path(__file__).parent / "sharded.yaml").read_text("utf-8").replace("shards: 8", "shards: 1")
+    (world.folder / "registry.yaml").write_text(text.replace("sharded", "hidden"), "utf-8")
+    plan = tmp_path / "plan.json"
+
+    def arm(*words: str) -> Any:
+        return running.arm(*words, cwd=world.folder)
+
+    assert arm("plan", "--private", "--out", str(plan)).returncode == 0
+    agreed = json.loads(plan.read_bytes())
+    repo = agreed["steps"][0]["repo"]
+    plan.write_text(json.dumps({**agreed, "steps": [{**agreed["steps"][0], "private": False}]}))
+    refused = arm("apply", str(plan), "--private")
+    assert (refused.returncode, "is another visibility: False" in refused.stderr) == (1, True)
+    assert world.hub.refs(repo) is None
+    plan.write_text(json.dumps(agreed))
+    assert arm("apply", str(plan)).returncode == 0
+    assert world.hub.is_private(repo)
+
+
 def test_a_plan_without_anything_to_do_is_not_saved(world: World) -> None:
     with pytest.raises(ArmError, match="there is nothing to publish"):
         saved(world.plan())
