@@ -192,8 +192,9 @@ RULES: tuple[_Rule, ...] = (
         lambda value: bool(re.search(r"[A-Za-z0-9+/=]{32}", value)),
         "-----BEGIN … PRIVATE KEY-----",
     ),
-    _token("Hugging Face token", "hf_", "[A-Za-z0-9]{30,}+"),
-    *(_token("GitHub token", f"gh{kind}_", "[A-Za-z0-9]{36,}+") for kind in "pousr"),
+    # Typed twice, the second begins within the first word, and would stay without its prefix.
+    _token("Hugging Face token", "hf_", "[A-Za-z0-9]{30,}+(?:_[A-Za-z0-9]{30,}+)*+"),
+    *(_token("GitHub token", f"gh{kind}_", "[A-Za-z0-9]{36,}+(?:_[A-Za-z0-9]{36,}+)*+") for kind in "pousr"),
     _token("GitHub token", "github_pat_", "[A-Za-z0-9_]{40,}+"),
     _token("GitLab token", "glpat-", rf"{_WORD}{{20,}}+"),
     _token("AI provider key", "sk-", rf"{_WORD}{{20,}}+", _dense),

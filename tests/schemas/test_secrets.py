@@ -35,6 +35,7 @@ PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + RNG.randbytes(60_000)).decode(
 PLANTED = [
     ("Hugging Face token", "token ", f"hf_{LETTERS}", "."),
     ("Hugging Face token", "\\n", f"hf_{LETTERS}", "\\n"),  # in JSON
+    ("Hugging Face token", "", f"hf_{LETTERS}" * 3, " "),  # typed again
     ("AI provider key", "", f"sk-{ALNUM}", ""),
     ("AI provider key", "'", f"sk-proj-{ALNUM[:30]}_{ALNUM[30:]}", "'"),
     ("AI provider key", "key=", f"sk-ant-api03-{ALNUM}", ""),
