@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..builders.partition import Progress
+from ..cards.dataset import merge, words
 from ..hub_sync.hub import Hub
 from ..hub_sync.publish import Published, publish
+from ..hub_sync.release import CARD
 from ..schemas.errors import ArmError, Issue
-from ..schemas.manifest import is_safe_path
+from ..schemas.manifest import is_safe_path, manifest_of
 from ..schemas.validate import for_schema
 from .plan import Plan, Step
 from .sources.lock import update, with_published
@@ -48,8 +51,9 @@ def apply(
         published = publish(
             step.push, hub, stage=stage, full=full, allow_findings=allow_findings, progress=progress
         )  # fmt: skip
-        if registry is not None:
+        if registry is not None and step.repo == f"{registry.namespace}/{step.name}":
             _note(registry, step, published)
+            _take_words(step)
         done.append(published)
         if step.status == "publish":
             tell(published)
@@ -59,13 +63,24 @@ def apply(
 def _note(registry: Registry, step: Step, published: Published) -> None:
     """What arm.lock says of the registry's own repository; a copy elsewhere is no version of it."""
     assert step.push is not None
-    if step.repo != f"{registry.namespace}/{step.name}":
-        return
     identity = str(step.push.release.manifest["identity_sha256"])
     update(
         registry.lock_path,
         lambda lock: with_published(lock, step.name, step.version, step.repo, published.commit, identity),
     )
+
+
+def _take_words(step: Step) -> None:
+    """Bring a person's words of the published card into the local one, or the next plan would ask whose to keep."""
+    assert step.push is not None
+    path, published = step.push.folder / CARD, step.push.release.files[CARD].source
+    if not isinstance(published, bytes) or path.is_symlink() or not path.is_file():
+        return
+    card = published.decode()
+    if words(path.read_text("utf-8")) != words(card):
+        work = path.with_name(f".{path.name}-{os.getpid()}")
+        work.write_text(merge(card, manifest_of(step.push.folder)), "utf-8")
+        work.replace(path)
 
 
 @dataclass(frozen=True)

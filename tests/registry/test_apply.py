@@ -101,6 +101,24 @@ def test_what_is_published_is_noted_in_the_lock(world: World) -> None:
     assert Lock.read(world.folder / "arm.lock").published == lock.published
 
 
+def test_words_that_were_kept_from_the_hub_are_the_local_ones_afterwards(running: Running, tmp_path: Path) -> None:
+    world = World.make(tmp_path / "registry", running.client(), "words")
+    card = world.folder / "build" / "base" / "README.md"
+    text = card.read_text("utf-8")
+    theirs = (text + "\nWritten on the Hub.\n").encode()
+    world.hub.api.upload_file(
+        path_or_fileobj=theirs, path_in_repo="README.md", repo_id="words/base", repo_type="dataset"
+    )
+    card.write_text(text + "\nWritten here.\n", "utf-8")
+    world.version("1.0.1")
+    assert "words of a person" in world.step().refusals[0].message
+    plan = world.plan("base", keep="hub")
+    world.registry().apply(plan)
+    assert "Written on the Hub." in card.read_text("utf-8")
+    assert "Written here." not in card.read_text("utf-8")
+    assert world.plan("base").nothing
+
+
 def test_a_copy_elsewhere_is_no_version_of_the_registry(world: World) -> None:
     plan = world.plan("base", repo="applied/copy")
     (done,) = world.registry().apply(plan)
