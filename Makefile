@@ -10,10 +10,10 @@ demo: .venv/.core
 	$(BIN)/arm demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -q -n auto --dist loadscope -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not slow"
 
 test-all: .venv/.all
-	$(BIN)/python -m pytest -q -n auto --dist loadscope
+	$(BIN)/python -m pytest -q -n auto --dist loadscope --no-loadscope-reorder
 
 conformance: .venv/.dev
 	$(BIN)/python tests/conformance/run.py

@@ -21,14 +21,15 @@ _BEYOND = ("pointwise_score/1", "actor_sft/1", "reserve/1", "review/1", "eval_pr
 
 def cli() -> str:
     """The command line reference: every verb's own help."""
-    context = click.Context(arm, info_name="arm", terminal_width=100, max_content_width=100)
+    width: dict[str, Any] = {"terminal_width": 100, "max_content_width": 100}
+    context = click.Context(arm, info_name="arm", **width, **arm.context_settings)
     parts = ["# The `arm` command\n", "Written by `docs/generate.py` from `--help`.\n", _block(arm.get_help(context))]
     for verb in VERBS:
         command: click.Command = import_module(f"action_reward_models.cli.{verb}").command
-        inner = click.Context(command, info_name=verb, parent=context, terminal_width=100, max_content_width=100)
+        inner = click.Context(command, info_name=verb, parent=context, **width)
         parts += [f"\n## arm {verb}\n", _block(command.get_help(inner))]
         for name, child in command.commands.items() if isinstance(command, click.Group) else ():
-            below = click.Context(child, info_name=name, parent=inner, terminal_width=100, max_content_width=100)
+            below = click.Context(child, info_name=name, parent=inner, **width)
             parts += [f"\n### arm {verb} {name}\n", _block(child.get_help(below))]
     parts.append(
         "\n## Completion\n\n"

@@ -18,7 +18,7 @@ def matching(pattern: str, folder: Path) -> list[Path]:
     folder = folder.resolve()  # `..` leads from where the registry really lies
     literal = is_file(folder / pattern)
     matches = [folder / pattern] if literal else _named(pattern, folder)
-    return sorted(path for path in {_settled(match) for match in matches} if path.is_file())
+    return sorted(path for path in {_settled(match) for match in matches} if is_file(path))
 
 
 def is_file(path: Path) -> bool:
@@ -26,6 +26,13 @@ def is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:  # longer than any file's name
+        return False
+
+
+def _is_dir(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
         return False
 
 
@@ -43,7 +50,7 @@ def _named(pattern: str, folder: Path) -> list[Path]:
         elif any(character in part for character in "*?["):
             found = [path / name for path in found for name in _names(path) if _fits(name, part)]
         else:
-            found = [path / part for path in found if path.is_dir()]
+            found = [path / part for path in found if _is_dir(path)]
         if part == "..":  # else `*/../*/..` goes all ways there and back
             found = list({os.path.realpath(path): path for path in found[::-1]}.values())
     return found

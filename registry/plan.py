@@ -238,7 +238,7 @@ def _compared(
     if planned is None:  # the tag of that version, or of an older one, holds other content
         right = right or versions.next_version(published, max(level, versions.Level.PATCH))
     if right is not None:
-        return replace(step, status="refused", refusals=(_wrong_version(step, right),))
+        return replace(step, status="refused", refusals=(_wrong_version(step, right, last.commit),))
     if versions.larger_than_needed(published, step.version, level):
         note = f"{published} -> {step.version} is more than the change needs, which is a {level} bump"
         if level is versions.Level.NONE:
@@ -247,9 +247,10 @@ def _compared(
     return replace(step, status="publish")
 
 
-def _wrong_version(step: Step, right: str) -> ArmError:
+def _wrong_version(step: Step, right: str, commit: str) -> ArmError:
+    """``commit`` is that of the version published last."""
     if step.version == step.last:
-        message = f"{step.version} is published with other content"
+        message = f"v{step.version} is published at {commit} with other content"
     else:
         message = f"{step.version} does not fit after {step.last}"
     why = "; ".join(step.because[:3])

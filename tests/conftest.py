@@ -20,3 +20,11 @@ os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 def _clear_home() -> Iterator[None]:
     yield
     shutil.rmtree(_HOME, ignore_errors=True)
+
+
+# Few tests that take long: they are started first, so that in the end no core waits for another.
+_LONG = ("test_docs", "test_hub_verbs", "test_plan", "test_guards", "test_killed", "test_loopback", "test_apply")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _LONG.index(item.path.stem) if item.path.stem in _LONG else len(_LONG))

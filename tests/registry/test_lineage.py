@@ -214,7 +214,7 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "build" / "gamma")
     missing = world.running.arm("lineage", "gamma", cwd=tmp_path)
     assert missing.returncode == 1
-    assert "next: arm build registry.yaml --name gamma" in missing.stderr
+    assert "next: arm build --name gamma" in missing.stderr
     absent = world.running.arm("lineage", "somewhere", cwd=tmp_path / "build")
     assert absent.returncode == 2
     offline = world.running.arm("lineage", "build/beta", cwd=tmp_path, HF_HUB_OFFLINE="1")

@@ -87,17 +87,15 @@ def position(requests: list[Request], method: str, part: str) -> int:
     return max(request.number for request in requests if request.method == method and part in request.path)
 
 
-def test_killed_at_each_request_up_to_the_commit_and_at_the_tag(
-    running: Running, built: Path, pools: Callable[[bool], Pool]
-) -> None:
-    """Of the requests that only read back there are some; the slow tier has them all."""
+def test_killed_up_to_the_commit_and_at_the_tag(running: Running, built: Path, pools: Callable[[bool], Pool]) -> None:
+    """At the commit and the tag before and after, and at some other requests; the slow tier has them all."""
     scene, pool = Scene("quick", running, built), pools(False)
     with pool.one() as forks:
         requests = scene.clean(forks)
     committed, tagged = position(requests, "POST", "/commit/"), position(requests, "POST", "/tag/")
     assert tagged == len(requests)
-    reading = range(committed + 1, tagged, (tagged - committed) // 3)
-    cases = [("stop_after" if number % 2 else "stop", number) for number in range(1, committed)]
+    reading = range(committed + 1, tagged, (tagged - committed) // 2)
+    cases = [("stop_after" if number % 2 else "stop", number) for number in range(1, committed, 3)]
     cases += [(kind, number) for number in (committed, tagged) for kind in ("stop", "stop_after")]
     all_killed([scene] * pool.size, pool, [*cases, *(("stop", number) for number in reading)])
 
