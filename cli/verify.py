@@ -43,9 +43,9 @@ def command(source: str, rebuild: bool, sources: Path | None, workers: int | Non
     ./registry.yaml: the version that arm.lock says was published last, at the very commit and with the identity there.
 
     Checks that every file has the bytes of the manifest, every row fits its schema, the digests of rows, tables and
-    build are right, every number of the card agrees, and stock `datasets` loads every config and split with the rows
-    that the manifest says. Exit status 1 when anything is wrong; all that is wrong is listed. That a version
-    was withdrawn is a warning.
+    build are right, the card agrees (every word, if this version of arm wrote it), and stock `datasets` loads every
+    config and split with the rows that the manifest says. Exit status 1 when anything is wrong; all that is wrong is
+    listed. That a version was withdrawn is a warning.
 
     --rebuild makes the dataset again from the manifest alone: source files are compared with its digests before
     anything is built, files of the Hub are fetched by commit, and every digest of rows, files, tables and build must

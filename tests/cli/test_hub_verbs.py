@@ -234,6 +234,7 @@ def test_wrong_usage(shell: Shell, line: str, status: int, said: str) -> None:
             assert said.rpartition(": ")[2] in orjson.loads(done.stdout)["error"]
 
 
+@pytest.mark.slow  # it is asked again for a quarter of a minute
 def test_a_hub_that_does_not_answer_is_named(shell: Shell) -> None:
     away = Shell(shell.folder, {**shell.exported, "HF_ENDPOINT": "http://127.0.0.1:1"})
     done = away.run("arm push --yes")

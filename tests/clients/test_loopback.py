@@ -59,6 +59,7 @@ def check_demo(place: Place, made: Demo) -> None:
     assert any(path.is_file() for path in xorbs) == (place.xet == "on"), "Xet was spoken, or was not"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # the older line is installed first
 @pytest.mark.parametrize(("line", "xet"), LINES)
 def test_nothing_tries_to_leave(sealed: Sealed, tmp_path: Path, line: str, xet: str) -> None:

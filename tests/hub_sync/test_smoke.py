@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.hub_sync.conftest import Running
 
 SCRIPT = Path(__file__).parents[1] / "smoke_hub.py"
 
 
+@pytest.mark.slow
 def test_the_smoke_run_publishes_verifies_pulls_and_deletes(running: Running, tmp_path: Path) -> None:
     before = {info.id for info in running.client().api.list_datasets()}
     done = subprocess.run(

@@ -100,6 +100,7 @@ def test_killed_up_to_the_commit_and_at_the_tag(running: Running, built: Path, p
     all_killed([scene] * pool.size, pool, [*cases, *(("stop", number) for number in reading)])
 
 
+@pytest.mark.slow
 def test_a_staged_publisher_killed_between_its_steps(
     running: Running, built: Path, pools: Callable[[bool], Pool]
 ) -> None:

@@ -60,10 +60,10 @@ def scripted(
 
 
 def test_a_few_scripts(scripted: Callable[[Sequence[int]], None]) -> None:
-    scripted(range(8))
+    scripted(range(4))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_hundred_scripts(scripted: Callable[[Sequence[int]], None]) -> None:
-    scripted(range(8, 100))
+    scripted(range(4, 100))
