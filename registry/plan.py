@@ -16,7 +16,7 @@ from ..hub_sync.hub import Hub, status_of, transient
 from ..hub_sync.release import CARD, Keep, Release, Remote
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.manifest import manifest_of
-from . import graph, versions
+from . import bumps, graph
 from .builds import check_build
 from .diff import Diff, Side, compare
 from .models import ModelSpec
@@ -53,7 +53,7 @@ class Step:
     status: Status
     built: tuple[str, ...] = ()
     last: str | None = None
-    level: versions.Level = versions.Level.NONE
+    level: bumps.Level = bumps.Level.NONE
     because: tuple[str, ...] = ()
     diff: Diff | None = None
     push: push.Plan | None = None
@@ -232,16 +232,16 @@ def _compared(
         diff = compare(before, after, progress, same=kept)
     published = last.manifest["identity"]["version"]
     changed = last.card is None or words(last.card) != words(after.card)
-    level, because = versions.needed(last.manifest, release.manifest, card_changed=changed)
+    level, because = bumps.needed(last.manifest, release.manifest, card_changed=changed)
     step = replace(step, last=published, level=level, because=tuple(because), diff=diff, push=planned)
-    right = versions.fits(published, step.version, level)
+    right = bumps.fits(published, step.version, level)
     if planned is None:  # the tag of that version, or of an older one, holds other content
-        right = right or versions.next_version(published, max(level, versions.Level.PATCH))
+        right = right or bumps.next_version(published, max(level, bumps.Level.PATCH))
     if right is not None:
         return replace(step, status="refused", refusals=(_wrong_version(step, right, last.commit),))
-    if versions.larger_than_needed(published, step.version, level):
+    if bumps.larger_than_needed(published, step.version, level):
         note = f"{published} -> {step.version} is more than the change needs, which is a {level} bump"
-        if level is versions.Level.NONE:
+        if level is bumps.Level.NONE:
             note = "nothing changed but the version"
         step = replace(step, notes=(note,))
     return replace(step, status="publish")

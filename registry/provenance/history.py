@@ -14,7 +14,7 @@ from ...hub_sync.yank import withdrawn
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
 from ...schemas.versions import of_tag, parse
-from ..versions import Level, needed
+from ..bumps import Level, needed
 
 Manifest = Mapping[str, Any]
 MAX_BYTES = 64 * 2**20  # of a manifest

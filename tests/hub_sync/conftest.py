@@ -52,6 +52,26 @@ def png(number: int, size: int = 8) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
+def write_pages(folder: Path, picks: dict[int, int], *, text: str = "", suffix: str = "") -> None:
+    """Write episodes, candidate sets and labels: per page one step, two candidates, and the teacher's pick."""
+    records: dict[str, list[dict[str, Any]]] = {"episodes": [], "sets": [], "labels": []}
+    for page, pick in picks.items():
+        url = f"data:image/png;base64,{base64.b64encode(png(page)).decode()}"
+        content = [
+            {"type": "text", "text": f"Task: Click number {page}.\n{text}"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]
+        reply = {"role": "assistant", "content": "<think></think>\n<action>click(1, 1)</action>"}
+        episode = {"episode_id": f"e{page}", "messages": [{"role": "user", "content": content}, reply]}
+        actions = [f"<think></think>\n<action>click({x}, {x})</action>" for x in (1, 7)]
+        state, drawn = f"e{page}__t0", f"e{page}__t0#d0"
+        records["episodes"].append(episode)
+        records["sets"].append({"state_id": drawn, "base_state_id": state, "candidates": actions})
+        records["labels"].append({"state_id": drawn, "selection": pick})
+    for name, found in records.items():
+        (folder / f"{name}{suffix}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in found))
+
+
 @dataclass
 class Publisher:
     """A folder with registry.yaml and a few pages; change ``picks``, ``version`` or ``name``, then ``build``."""
@@ -70,20 +90,7 @@ class Publisher:
         """Write everything, build what changed, and return the built directory."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "registry.yaml").write_text(REGISTRY.format(name=self.name, version=self.version))
-        episodes, sets, labels = [], [], []
-        for page, pick in enumerate(self.picks):
-            url = f"data:image/png;base64,{base64.b64encode(png(page)).decode()}"
-            content = [
-                {"type": "text", "text": f"Task: Click number {page}.\n{self.text}"},
-                {"type": "image_url", "image_url": {"url": url}},
-            ]
-            reply = {"role": "assistant", "content": "<think></think>\n<action>click(1, 1)</action>"}
-            episodes.append({"episode_id": f"e{page}", "messages": [{"role": "user", "content": content}, reply]})
-            actions = [f"<think></think>\n<action>click({x}, {x})</action>" for x in (1, 7)]
-            sets.append({"state_id": f"e{page}__t0#d0", "base_state_id": f"e{page}__t0", "candidates": actions})
-            labels.append({"state_id": f"e{page}__t0#d0", "selection": pick})
-        for name, records in (("episodes", episodes), ("sets", sets), ("labels", labels)):
-            (self.folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        write_pages(self.folder, dict(enumerate(self.picks)), text=self.text)
         Registry.load(self.folder).build(workers=1)
         return self.built
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from action_reward_models.registry.bumps import Level
 from action_reward_models.registry.plan import Plan, Step
-from action_reward_models.registry.versions import Level
 
 from ..hub_sync.conftest import Running
 from .world import World

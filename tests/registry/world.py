@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from action_reward_models.registry import Registry
 from action_reward_models.registry.models import Training
 from action_reward_models.registry.plan import Options, Plan, Step
 
-from ..hub_sync.conftest import png
+from ..hub_sync.conftest import write_pages
 
 PAGES = 10
 REGISTRY = """\
@@ -143,18 +142,4 @@ class World:
 
     def records(self, first: int = 0, pages: int = PAGES, suffix: str = "") -> None:
         """Write three files about ``pages`` pages."""
-        episodes, sets, labels = [], [], []
-        for page in range(first, first + pages):
-            url = f"data:image/png;base64,{base64.b64encode(png(page)).decode()}"
-            content = [
-                {"type": "text", "text": f"Task: Click number {page}."},
-                {"type": "image_url", "image_url": {"url": url}},
-            ]
-            reply = {"role": "assistant", "content": "<think></think>\n<action>click(1, 1)</action>"}
-            episodes.append({"episode_id": f"e{page}", "messages": [{"role": "user", "content": content}, reply]})
-            actions = [f"<think>{x}</think>\n<action>click({x}, {x})</action>" for x in (1, 7)]
-            sets.append({"state_id": f"e{page}__t0#d0", "base_state_id": f"e{page}__t0", "candidates": actions})
-            labels.append({"state_id": f"e{page}__t0#d0", "selection": page % 2})
-        for name, found in (("episodes", episodes), ("sets", sets), ("labels", labels)):
-            path = self.folder / f"{name}{suffix}.jsonl"
-            path.write_text("".join(json.dumps(record) + "\n" for record in found))
+        write_pages(self.folder, {page: page % 2 for page in range(first, first + pages)}, suffix=suffix)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_reward_models.registry.versions import Level, bump, fits, larger_than_needed, needed, next_version
+from action_reward_models.registry.bumps import Level, bump, fits, larger_than_needed, needed, next_version
 
 Manifest = dict[str, Any]
 Change = Callable[[Manifest], object]
@@ -69,7 +69,7 @@ CASES: list[tuple[str, Change, Level, list[str]]] = [
     ("parameters", identity(parameters={}), Level.PATCH, ["the parameters differ"]),
     ("a template", file("prompts/scalar-1.json"), Level.PATCH, ["files beside the rows differ"]),
     ("load.py of the same version", file("load.py"), Level.PATCH, ["files beside the rows differ"]),
-    ("a label", flip, Level.MINOR, ["the rows of teacher_labels: others of the same number"]),
+    ("a label", flip, Level.MINOR, ["the rows of teacher_labels (as many as before)"]),
     ("a row more", add_row, Level.MINOR, ["the rows of states: 153 -> 154"]),
     ("a table more", new_table, Level.MINOR, ["the table zeta is new"]),
     (
@@ -120,7 +120,7 @@ def test_card_and_files() -> None:
     level, reasons = needed(MANIFEST, after, card_changed=True)
     assert level is Level.MINOR
     assert reasons == [
-        "the rows of teacher_labels: others of the same number",
+        "the rows of teacher_labels (as many as before)",
         "files beside the rows differ",
         "the words on the card differ",
     ]

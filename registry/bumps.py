@@ -119,8 +119,8 @@ def _rows(before: Manifest, after: Manifest) -> Iterator[str]:
             f"the split {split} of {name} is new" for split in table["splits"] if split not in old[name]["splits"]
         )
         if table["row_digest"] != old[name]["row_digest"]:
-            counts = f"{old[name]['rows']:,} -> {table['rows']:,}"
-            yield f"the rows of {name}: {counts if table['rows'] != old[name]['rows'] else 'others of the same number'}"
+            was, now = old[name]["rows"], table["rows"]
+            yield f"the rows of {name}" + (f": {was:,} -> {now:,}" if was != now else " (as many as before)")
 
 
 def _described(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
