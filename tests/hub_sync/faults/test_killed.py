@@ -57,7 +57,8 @@ class Scene:
         held = read(self.running.url, self.running.token, repo)
         commit = held.complete(self.built)
         assert held.pull_requests == len(self.words), "a pull request that was left over is used"
-        self.running.client().api.delete_repo(repo, repo_type="dataset")
+        hub = self.running.client()  # whose connection the hub may have closed meanwhile: it is asked again
+        hub.call("deleting", lambda: hub.api.delete_repo(repo, repo_type="dataset", missing_ok=True))
         return commit
 
 
