@@ -75,8 +75,9 @@ def resolved(registry: Registry, spec: BuildSpec, progress: Progress) -> BuildSp
     declared = registry.references[spec.name]
     if not any(declared):
         return spec
+    identities: dict[Reference, str] = {}  # all tables of a version are of one build, whose files are hashed once
     sources = tuple(
-        _files(registry, source, reference, progress) if reference else source
+        _files(registry, source, reference, identities, progress) if reference else source
         for source, reference in zip(spec.sources, declared, strict=True)
     )
     first: dict[Path, int] = {}
@@ -108,9 +109,14 @@ def dataset_of(registry: Registry, reference: Reference) -> str:
     return str(manifest["identity_sha256"])
 
 
-def _files(registry: Registry, source: SourceSpec, reference: Reference, progress: Progress) -> SourceSpec:
+def _files(
+    registry: Registry, source: SourceSpec, reference: Reference, identities: dict[Reference, str], progress: Progress
+) -> SourceSpec:
+    """``source`` with its files. ``identities`` are those of the versions so far."""
     if reference.is_version:
-        identity = dataset_of(registry, reference)
+        if reference not in identities:
+            identities[reference] = dataset_of(registry, reference)
+        identity = identities[reference]
         mine = own(registry, reference)
         commit = None if mine else registry.read_lock().of(reference, registry.path).commit
         built = registry.folder(mine) if mine else None

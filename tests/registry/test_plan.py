@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from action_reward_models.registry import Registry, graph
 from action_reward_models.registry.bumps import Level
 from action_reward_models.registry.plan import Plan, Step
+from action_reward_models.registry.sources.references import Reference
 
 from ..hub_sync.conftest import Running
 from .world import World
@@ -317,6 +319,20 @@ def test_a_dataset_that_another_rests_on_comes_first_and_both_follow(world: Worl
     world.folder.joinpath("registry.yaml").write_text(head[:start] + second + first)
     plan = world.plan()
     assert [(step.name, step.status) for step in plan.steps] == [("zbase", "publish"), ("derived", "publish")]
+
+
+def test_what_three_tables_come_from_is_looked_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    known = graph.dataset_of
+
+    def ask(registry: Registry, reference: Reference) -> str:
+        asked.append(reference)
+        return known(registry, reference)
+
+    monkeypatch.setattr(graph, "dataset_of", ask)
+    spec = world.registry().resolved("derived")
+    assert len({source.origin for source in spec.sources}) == 1 < len(spec.sources)
+    assert len(asked) == 1
 
 
 def test_a_refused_dataset_refuses_what_rests_on_it(world: World) -> None:
