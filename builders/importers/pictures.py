@@ -31,7 +31,7 @@ def read_picture(reference: str, folder: Path) -> bytes:
     if "://" in reference:
         message = f"{reference[:80]!r} is a URL; pictures are data URLs or files beside the records"
         raise PictureError(message, "path_refused")
-    path = _inside(reference, folder)
+    path = inside(reference, folder)
     try:
         if path.exists() and not path.is_file():  # a folder, or a pipe that would never end
             raise PictureError(f"picture {reference[:80]!r} is no file", "image_missing")
@@ -46,7 +46,9 @@ def _resolved(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _inside(reference: str, folder: Path) -> Path:
+def inside(reference: str, folder: Path) -> Path:
+    """Where ``reference`` leads below ``folder``; nothing has to be there. Raises PictureError as `read_picture` does
+    for a path that is refused."""
     parts = reference.split("/")
     bad = (
         "\\" in reference
