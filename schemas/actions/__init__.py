@@ -7,16 +7,28 @@ from __future__ import annotations
 
 from ..errors import UsageError
 from .canonical import calls_from_json, identity
+from .desktop import DESKTOP
 from .dialect import Dialect
 from .elements import View, element_index
 from .function import FUNCTION
 from .model import VERBS, Call, Parsed
+from .molmoweb import MOLMOWEB
+from .molmoweb_json import MOLMOWEB_JSON
 from .openwebrl import OPENWEBRL
 from .pair_types import PAIR_TYPES, pair_type
+from .qwen_xml import QWEN_XML
 from .relations import RELATIONS, relation
 from .spaces import SPACES, convert
 
-DIALECTS: dict[str, Dialect] = {"function": FUNCTION, "openwebrl": OPENWEBRL}
+# Where several read a response, the first that knows its calls is the likely one: see registry/sniff.py.
+DIALECTS: dict[str, Dialect] = {
+    "function": FUNCTION,
+    "openwebrl": OPENWEBRL,
+    "qwen_xml": QWEN_XML,
+    "molmoweb": MOLMOWEB,
+    "molmoweb_json": MOLMOWEB_JSON,
+    "desktop": DESKTOP,
+}
 
 
 def parse(dialect: str, response: str) -> Parsed:

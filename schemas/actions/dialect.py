@@ -18,11 +18,25 @@ _TRIED = 8  # closing tags; with more, every reading would be tried: quadratic
 
 
 class Scan(NamedTuple):
-    """Calls read from a text, their text verbatim, and the (begin, end) offsets of each call or block of calls."""
+    """Calls read from a text, their text verbatim, and the (begin, end) offsets of each call or block of calls.
+
+    thought: where the dialect's own form holds it (a JSON reply); None leaves it to the tags around actions.
+    """
 
     calls: tuple[Call, ...]
     action: str
     spans: list[tuple[int, int]]
+    thought: str | None = None
+
+
+class _Known(NamedTuple):
+    """What is remembered of an action text; see ``Parsed``."""
+
+    thought: str | None
+    action: str
+    calls: tuple[Call, ...]
+    json: str
+    key: str
 
 
 def without_end_of_turn(text: str) -> str:
@@ -44,24 +58,27 @@ def _thought(text: str) -> str:
 class Dialect:
     """One way to write actions.
 
-    opener, closer: the tags around an action.
+    opener, closer: the tags around an action; both empty when it has none.
     scan: reads all calls of a text that starts after the thought; raises UnreadableError.
     render: calls -> text that ``parse`` reads back to equal calls (no thought in it); ArmError where the
         dialect has no words for a call. Names are the dialect's own: a call read by another is translated by verb.
+    bare_opener: what an action starts with where its tags are missing, "" for what cannot be told from prose.
     """
 
     opener: str
     closer: str
     scan: Callable[[str], Scan]
     render: Callable[[Sequence[Call]], str]
-    _known: dict[str, tuple[str, tuple[Call, ...], str, str]] = field(default_factory=dict, repr=False, compare=False)
+    bare_opener: str = ""
+    _known: dict[str, _Known] = field(default_factory=dict, repr=False, compare=False)
 
     def parse(self, response: str) -> Parsed:
         """Splits a response. Never raises for what a model wrote: see ``Parsed.parse_error``."""
         whole = without_end_of_turn(response)
         cut = whole.rfind(_CLOSE)
         # An opener or a second closing tag before the last one: one of them may be typed text.
-        if cut >= 0 and (whole.find(self.opener, 0, cut) >= 0 or whole.find(_CLOSE, 0, cut) >= 0):
+        opened = bool(self.opener) and whole.find(self.opener, 0, max(cut, 0)) >= 0
+        if cut >= 0 and (opened or whole.find(_CLOSE, 0, cut) >= 0):
             careful = self._inside_call(whole)
             if careful is not None:
                 return careful
@@ -69,8 +86,8 @@ class Dialect:
         known = self._known.get(tail)
         if known is None:
             try:
-                calls, action, _ = self.scan(tail)
-                known = (action, calls, *identity(calls))
+                scan = self.scan(tail)
+                known = _Known(scan.thought, scan.action, scan.calls, *identity(scan.calls))
             except UnreadableError as error:
                 careful = self._inside_call(whole) if cut >= 0 else None
                 return careful or Parsed(thought, self._bare(tail), (), str(error), unreadable_key(whole), "[]")
@@ -78,14 +95,16 @@ class Dialect:
                 self._known.clear()
             if len(tail) <= _LONGEST:
                 self._known[tail] = known
-        action, calls, text, key = known
-        return Parsed(thought, action, calls, None, key, text)
+        own = known.thought
+        return Parsed(thought if own is None else own, known.action, known.calls, None, known.key, known.json)
 
     def _split(self, whole: str, cut: int) -> tuple[str, str]:
         """``(thought, the rest)`` at the closing tag, or, without one, before the first opener."""
         if cut >= 0:
             return _thought(whole[:cut]), whole[cut + len(_CLOSE) :].strip()
-        begin = whole.find(self.opener)
+        begin = whole.find(self.opener) if self.opener else -1
+        if begin < 0 and self.bare_opener:
+            begin = whole.find(self.bare_opener)
         if begin < 0:
             return (_thought(whole), "") if whole.startswith(_OPEN) else ("", whole)
         return _thought(whole[:begin]), whole[begin:]
@@ -100,13 +119,13 @@ class Dialect:
             return None
         for index, start in enumerate([0, *(at + len(_CLOSE) for at in closings[:-1])]):
             try:
-                calls, action, spans = self.scan(whole[start:])
+                calls, action, spans, own = self.scan(whole[start:])
                 text, key = identity(calls)
             except UnreadableError:
                 continue
             if all(any(begin <= at - start < end for begin, end in spans) for at in closings[index:]):
                 thought = whole[: start - len(_CLOSE)] if start else whole[: spans[0][0]]
-                return Parsed(_thought(thought), action, calls, None, key, text)
+                return Parsed(_thought(thought) if own is None else own, action, calls, None, key, text)
         return None
 
     def _bare(self, tail: str) -> str:

@@ -34,7 +34,7 @@ class UnreadableError(ValueError):
 class Call:
     """One call. Instances are shared between parses: never change ``arguments``.
 
-    name: the dialect's own name, verbatim ("write", "Click").
+    name: the dialect's own name, verbatim ("write", "Click"); of names that do the same in a dialect, the first.
     verb: one of ``VERBS``; "other" for a name the dialect does not know.
     arguments: canonical names. A point is a tuple (x, y) of numbers in the source's coordinate space;
         it stands under one of ``POINTS`` or under a name that ends in ``point_2d``. All else is JSON.

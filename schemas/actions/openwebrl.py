@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -34,7 +35,7 @@ TOOLS = {
     "done": Tool("stop", {"answer": text}),
 }
 _NAMES = {tool.verb: name for name, tool in TOOLS.items()}
-_CANONICAL = {f"{name}_2d": name for name in POINTS}
+CANONICAL = {f"{name}_2d": name for name in POINTS}
 _ANSWERS = {"message": "answer", "response": "answer"}  # of `done`: the same argument in two tool versions
 _FIELDS = {"name", "arguments", "id"}  # an id only ties a call to its result
 _SPACE = re.compile(r"\s*")
@@ -88,13 +89,18 @@ def _no_constant(word: str) -> Any:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_EXACT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=Decimal)
 
 
-def _decode(source: str, begin: int) -> tuple[Any, int]:
+def decode(source: str, begin: int, exact: bool = False) -> tuple[Any, int]:
+    """``(JSON value, offset after it)``. Raises UnreadableError, also for a repeated key and for NaN.
+
+    exact: numbers with a fraction or an exponent are Decimal.
+    """
     if nests_deeper(source, DEEPEST + 2, begin):  # the call and its arguments
         raise UnreadableError("nested too deeply")
     try:
-        return _STRICT.raw_decode(source, begin)
+        return (_EXACT if exact else _STRICT).raw_decode(source, begin)
     except json.JSONDecodeError as error:
         raise UnreadableError(f"{error.msg} at character {error.pos - begin}") from None
     except ValueError as error:  # ours, or an integer of more than 4,300 digits
@@ -109,7 +115,7 @@ def _scan_slowly(tail: str) -> Scan:
     while at >= 0:
         begin = _skip(tail, at + len(OPENER))
         try:
-            value, end = _decode(tail, begin)
+            value, end = decode(tail, begin)
             after = _skip(tail, end)
             if tail.startswith(CLOSER, after):
                 after += len(CLOSER)
@@ -146,19 +152,29 @@ def _call(value: Any) -> Call:
         given = {}
     if type(given) is not dict:
         raise UnreadableError(f"{name}: the arguments are no JSON object")
+    return call_of(name, given)
+
+
+def call_of(name: str, given: dict[str, Any]) -> Call:
+    """The call of a tool of this family, its arguments under their canonical names and checked."""
     tool = TOOLS.get(name, UNKNOWN)
     renamed: dict[str, Any] = {}
     for key, item in given.items():
-        canonical = _CANONICAL.get(key) or (_ANSWERS.get(key, key) if tool.verb == "stop" else key)
+        canonical = canonical_name(tool, key)
         if canonical in renamed:
             raise UnreadableError(f"{name}: {canonical} is given twice")
         renamed[canonical] = item
     return Call(name, tool.verb, checked(name, tool, renamed))
 
 
+def canonical_name(tool: Tool, key: str) -> str:
+    """The canonical name of a tool's argument ``key``."""
+    return CANONICAL.get(key) or (_ANSWERS.get(key, key) if tool.verb == "stop" else key)
+
+
 def _whole(name: str, source: str) -> Any:
     try:
-        value, end = _decode(source, _skip(source, 0))
+        value, end = decode(source, _skip(source, 0))
         if _skip(source, end) < len(source):
             raise UnreadableError("text after the JSON")
     except UnreadableError as error:
@@ -168,14 +184,16 @@ def _whole(name: str, source: str) -> Any:
 
 def render(calls: Sequence[Call]) -> str:
     """One ``<tool_call>`` block per call, in order."""
-    return "\n".join(f"{OPENER}\n{json.dumps(_plain(call), ensure_ascii=False)}\n{CLOSER}" for call in calls)
+    written = [json.dumps(plain(call, "openwebrl"), ensure_ascii=False) for call in calls]
+    return "\n".join(f"{OPENER}\n{body}\n{CLOSER}" for body in written)
 
 
-def _plain(call: Call) -> dict[str, Any]:
+def plain(call: Call, dialect: str) -> dict[str, Any]:
+    """Name and arguments in the words of this family of tools. Raises ArmError, naming ``dialect``, if it has none."""
     name = call.name if call.verb == "other" else _NAMES.get(call.verb)
     tool = TOOLS.get(name or "", UNKNOWN)
     if name is None or tool.verb != call.verb or any(key not in call.arguments for key in tool.required):
-        raise ArmError(f"the dialect openwebrl has no words for {call.name}({', '.join(call.arguments)})")
+        raise ArmError(f"the dialect {dialect} has no words for {call.name}({', '.join(call.arguments)})")
     arguments = {}
     for key, value in call.arguments.items():
         if is_point(key, value) and key in POINTS:

@@ -19,7 +19,8 @@ RELATIONS = (
 )
 TOLERANCE = 5  # thousandths of the screen's width or height, per axis
 _ABSENT = object()
-_AMOUNTS = {"scroll": (("amount", "dx", "dy"), "scroll_amount"), "wait": (("seconds",), "wait_duration")}
+_SCROLLED = ("amount", "dx", "dy", "delta_x", "delta_y", "clicks")  # each dialect's unit has a name of its own
+_AMOUNTS = {"scroll": (_SCROLLED, "scroll_amount"), "wait": (("seconds",), "wait_duration")}
 
 
 def relation(a: Parsed, b: Parsed, view: View) -> str:

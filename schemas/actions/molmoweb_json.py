@@ -1,0 +1,124 @@
+"""Dialect ``molmoweb_json``: MolmoWeb's own replies, one JSON object each.
+
+    {"thought": "...", "action_description": "...", "action": {"name": "click", "x": 45.3, "y": 20.1}}
+
+Documented by MolmoWeb's agent code: these names and arguments; points in percent of the screen (0..100), which are
+read as thousandths, so that a source of replies has the space ``norm1000``; ``gemini_type_text_at``, whose points are
+thousandths already; scroll distances in percent, which no other dialect has a word for; the action alone, without a
+thought. A reply holds one action. Not everything is checked that the agent checks: it refuses keys outside of a list.
+
+What the agent makes of a reply, an action string in pixels, is dialect ``molmoweb``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from .arguments import Tool, amount
+from .canonical import number, point
+from .dialect import Dialect, Scan
+from .model import Call, UnreadableError
+from .molmoweb import reply
+from .molmoweb_calls import TOOLS, Form, call_of, family, key, no_words, written
+from .openwebrl import decode
+
+_ACROSS = {"delta_x": amount, "delta_y": amount}
+_TABS = {"go_back": "back", "new_tab": "new_tab", "tab_focus": "switch_tab"}  # nav_type -> verb
+_REPLIES = family(
+    "molmoweb_json",
+    {
+        **{name: form for name, form in TOOLS.items() if form.tool.verb not in (*_TABS.values(), "scroll", "wait")},
+        "scroll": Form(Tool("scroll", _ACROSS, tuple(_ACROSS)), tuple(_ACROSS)),
+        "scroll_at": Form(Tool("scroll", {**_ACROSS, "point": point}, (*_ACROSS, "point")), ("x", "y", *_ACROSS)),
+        "keypress": Form(Tool("press", {"keys": key}, ("keys",)), ("key",)),
+        "noop": Form(Tool("wait", {}), ("noop_reason",)),
+    },
+    {"key": "keys"},
+)
+_SAID = {"send_msg_to_user": ("text", "msg"), "report_infeasible": ("reason", "infeasibility_reason")}
+_PLACES = {"gemini_type_text_at": 0}  # of the decimal point, from what is written to thousandths; elsewhere 1
+_COORDINATES = ("x", "y", "from_x", "from_y", "to_x", "to_y")
+
+
+def scan(tail: str) -> Scan:
+    """Reads the one action of a reply that is all of ``tail``."""
+    if not tail.startswith("{"):
+        raise UnreadableError("no action")
+    thought, action, raw = reply(tail, lambda source, at: decode(source, at, exact=True))
+    if type(action) is not dict:
+        raise UnreadableError("the action is no JSON object; action strings are dialect molmoweb")
+    return Scan((_call(action),), raw, [(0, len(tail))], thought)
+
+
+def _call(action: dict[str, Any]) -> Call:
+    name = action.get("name")
+    if type(name) is not str or not name:
+        raise UnreadableError("the action has no name")
+    try:
+        given = {
+            key: _thousandths(name, value) if key in _COORDINATES else _plain(value)
+            for key, value in action.items()
+            if key != "name"
+        }
+    except UnreadableError as error:
+        raise UnreadableError(f"{name}: {error}") from None
+    if name != "browser_nav":
+        return call_of(_REPLIES, name, given)
+    verb = _TABS.get(str(given.pop("nav_type", None)))
+    if verb is None:
+        raise UnreadableError(f"{name}: nav_type must be one of {', '.join(_TABS)}")
+    if verb != "switch_tab":
+        given.pop("index", None)  # -1, which says nothing
+    elif type(given.get("index")) is not int:
+        raise UnreadableError(f"{name}: index must be an integer")
+    return Call(name, verb, call_of(_REPLIES, name, given).arguments)
+
+
+def _thousandths(name: str, value: Any) -> Any:
+    """A coordinate, moved on paper: 45.3 percent are 453 thousandths, not 452.99999999999994."""
+    places = _PLACES.get(name, 1)
+    if isinstance(value, Decimal):
+        return number(float(value.scaleb(places)))
+    return value * 10**places if type(value) is int else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """The value without Decimals; the reader has checked how deep it is."""
+    if type(value) is Decimal:
+        return number(float(value))
+    if type(value) is list:
+        return [_plain(item) for item in value]
+    return {key: _plain(item) for key, item in value.items()} if type(value) is dict else value
+
+
+def render(calls: Sequence[Call]) -> str:
+    """The reply with the one call that it can hold."""
+    if len(calls) != 1:
+        raise no_words(_REPLIES, calls[1] if calls else Call("nothing", "other", {}))
+    (call,) = calls
+    tabs = {verb: nav_type for nav_type, verb in _TABS.items()}
+    if call.verb in tabs:
+        name, left = "browser_nav", {"nav_type": tabs[call.verb], "index": -1, **call.arguments}
+    else:
+        name, left = written(_REPLIES, call)
+    own, said = _SAID.get(name, ("", ""))
+    parts = [f'"name": {json.dumps(name)}']
+    for argument, value in left.items():
+        if argument in _COORDINATES and type(value) in (int, float):
+            text = format(Decimal(repr(value)).scaleb(-_PLACES.get(name, 1)), "f")  # a float would lose digits
+        else:
+            text = json.dumps(value, ensure_ascii=False)
+        parts.append(f"{json.dumps(said if argument == own else argument, ensure_ascii=False)}: {text}")
+    reply_text = f'{{"action": {{{", ".join(parts)}}}}}'
+    try:
+        if scan(reply_text).calls == (Call(name, call.verb, call.arguments),):
+            return reply_text
+    except UnreadableError:
+        pass
+    raise no_words(_REPLIES, call)
+
+
+MOLMOWEB_JSON = Dialect("", "", scan, render)
