@@ -14,14 +14,15 @@ from typing import Any
 
 from ..builders.importers import IMPORTERS, STATES, Context, ImportedState
 from ..schemas import jsonl
-from ..schemas.actions import DIALECTS, SPACES, parse
+from ..schemas.actions import DIALECTS, SPACES, Parsed, parse
 from ..schemas.errors import ArmError
 from ..schemas.images import ImageChecker, ImageError
 from ..schemas.validate import for_schema
 
 _ALMOST = (".json", ".ndjson", ".jsonl", ".gz", ".zst", ".parquet")  # endings of files that may hold records, too
 _SAMPLE = 50  # records that decide the kind of a file, and whose responses decide dialect and space
-_DEFAULT_SPACE = {"function": "pixel", "openwebrl": "norm1000"}  # what the dialect's own actors write
+# What the dialect's own actors write; all others write pixels.
+_DEFAULT_SPACE = {"openwebrl": "norm1000", "qwen_xml": "norm1000", "molmoweb_json": "norm1000"}
 _RAW = [key for key in IMPORTERS if key[1] != "table"]  # tables come from a dataset that a registry names
 
 
@@ -147,9 +148,18 @@ def _responses(found: Folder) -> None:
     if not responses:
         return
     read = {name: [p for r in responses if (p := parse(name, r)).parse_error is None] for name in DIALECTS}
-    found.dialect = max(read, key=lambda name: len(read[name]))
+    found.dialect = max(read, key=lambda name: (_known(read[name]), len(read[name])))
     found.dialect_share = len(read[found.dialect]) / len(responses)
     found.space = _space(found.dialect, _points(read[found.dialect]), sizes)
+
+
+def _known(parsed: list[Parsed]) -> int:
+    """Responses whose calls the dialect knows.
+
+    That decides first, because ``name(1, 2)`` is a call in several dialects; then how many it can read at all; then
+    the order of ``DIALECTS``.
+    """
+    return sum(all(call.verb != "other" for call in response.calls) for response in parsed)
 
 
 def _space(dialect: str, points: list[tuple[float, float]], sizes: list[tuple[int, int]]) -> str:
@@ -165,7 +175,7 @@ def _space(dialect: str, points: list[tuple[float, float]], sizes: list[tuple[in
     return min(SPACES, key=lambda space: (outside[space], space != usual))
 
 
-def _points(parsed: list[Any]) -> list[tuple[float, float]]:
+def _points(parsed: list[Parsed]) -> list[tuple[float, float]]:
     return [v for p in parsed for call in p.calls for v in call.arguments.values() if isinstance(v, tuple)]
 
 

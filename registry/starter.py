@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from ..schemas.actions import DIALECTS
 from .sniff import Folder, Sniffed
 
 _HEAD = """\
@@ -34,8 +35,9 @@ def from_scratch() -> str:
     """A registry to be edited: its paths name files that are not there yet."""
     declared = "dialect: function, space: pixel"
     sources = [
-        "      # Raw trajectories, one episode a line, OpenAI chat form. How responses write actions (function,",
-        "      # openwebrl) and in which space their points lie (pixel, norm1000) is declared, never guessed.",
+        "      # Raw trajectories, one episode a line, OpenAI chat form. How responses write actions",
+        f"      # ({', '.join(DIALECTS)})",
+        "      # and in which space their points lie (pixel, norm1000) is declared, never guessed.",
         f"      - {{kind: episodes, format: openai_messages, path: data/episodes*.jsonl, {declared}}}",
         f"      - {{kind: candidate_sets, format: first_release, path: data/candidates.jsonl, {declared}}}",
         "      - {kind: teacher_labels, format: first_release, path: data/labels.jsonl, teacher: name-of-the-teacher}",

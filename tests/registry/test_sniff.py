@@ -202,3 +202,35 @@ def test_hidden_folders_are_nobodys_business(tmp_path: Path) -> None:
     (tmp_path / ".cache" / "x.json").write_text("{}", "utf-8")
     (tmp_path / "e.jsonl").write_bytes((SAMPLE / "episodes.jsonl").read_bytes())
     assert sniff.sniff(tmp_path).skipped == []
+
+
+def _episode(*responses: str) -> dict[str, object]:
+    turns = [[{"role": "user", "content": "Task: x"}, {"role": "assistant", "content": r}] for r in responses]
+    return {"episode_id": "e", "messages": [message for turn in turns for message in turn]}
+
+
+CLICK = "mouse_click(x=640.0, y=360.0, button='left')"
+XML = "<tool_call>\n<function=click>\n<parameter=point_2d>\n[640, 360]\n</parameter>\n</function>\n</tool_call>"
+REPLY = '{"thought": "t", "action": {"name": "click", "x": 45.3, "y": 20}}'
+
+
+@pytest.mark.parametrize(
+    ("responses", "chosen", "share"),
+    [
+        (["click(1, 2)", 'goto("https://a.example")'], ("function", "pixel"), 1.0),  # also molmoweb: the first wins
+        ([CLICK, CLICK, "keyboard_type(text='a"], ("molmoweb", "pixel"), 2 / 3),  # function reads but knows no call
+        ([REPLY, REPLY], ("molmoweb_json", "norm1000"), 1.0),
+        ([XML, "<think>cut off"], ("qwen_xml", "norm1000"), 0.5),
+        (["```python\npyautogui.click(640, 360)\n```", "```DONE```"], ("desktop", "pixel"), 1.0),
+        (["pyautogui.click(640, 360)", "DONE"], ("desktop", "pixel"), 1.0),
+        ([CLICK, "```DONE```", "```WAIT```"], ("desktop", "pixel"), 2 / 3),
+        (['click("a46")', "go_back()"], ("molmoweb", "pixel"), 1.0),
+    ],
+)
+def test_the_dialect_is_the_one_that_knows_most_of_the_calls(
+    tmp_path: Path, responses: list[str], chosen: tuple[str, str], share: float
+) -> None:
+    (tmp_path / "e.jsonl").write_bytes(orjson.dumps(_episode(*responses)))
+    found = sniff.sniff(tmp_path)
+    assert (found.dialect, found.space) == chosen
+    assert found.dialect_share == pytest.approx(share)
