@@ -17,6 +17,7 @@ from .molmoweb_json import MOLMOWEB_JSON
 from .openwebrl import OPENWEBRL
 from .pair_types import PAIR_TYPES, pair_type
 from .qwen_xml import QWEN_XML
+from .react import REACT, TEXT
 from .relations import RELATIONS, relation
 from .spaces import SPACES, convert
 
@@ -28,6 +29,8 @@ DIALECTS: dict[str, Dialect] = {
     "molmoweb": MOLMOWEB,
     "molmoweb_json": MOLMOWEB_JSON,
     "desktop": DESKTOP,
+    "react": REACT,
+    "text": TEXT,  # reads anything
 }
 
 

@@ -58,7 +58,7 @@ def _block(tail: str, at: int, calls: list[Call]) -> int:
         raise UnreadableError("no action")
     while at < len(tail) and not tail.startswith(CLOSER, at):
         name, positional, keywords, after = literals.call(tail, at)
-        calls.append(_call(name, positional, keywords))
+        calls.append(call_of(name, positional, keywords))
         at = literals.skip(tail, after)
         if tail.startswith(";", at):
             at = literals.skip(tail, at + 1)
@@ -67,7 +67,8 @@ def _block(tail: str, at: int, calls: list[Call]) -> int:
     return at
 
 
-def _call(name: str, positional: list[Any], keywords: dict[str, Any]) -> Call:
+def call_of(name: str, positional: list[Any], keywords: dict[str, Any]) -> Call:
+    """The call of what was written. Raises UnreadableError for arguments that ``name`` does not take."""
     if name not in TOOLS:
         if positional and "args" in keywords:
             raise UnreadableError(f"{name}: args is given twice")
@@ -88,10 +89,11 @@ def _call(name: str, positional: list[Any], keywords: dict[str, Any]) -> Call:
 
 def render(calls: Sequence[Call]) -> str:
     """All calls in one ``<action>`` block, one a line."""
-    return OPENER + "\n".join(_line(call) for call in calls) + CLOSER
+    return OPENER + "\n".join(line(call) for call in calls) + CLOSER
 
 
-def _line(call: Call) -> str:
+def line(call: Call) -> str:
+    """``call`` without tags. Raises ArmError where there are no words for it."""
     left = dict(call.arguments)
     if call.verb == "other":
         items = [_literal(call, item) for item in left.pop("args", [])]

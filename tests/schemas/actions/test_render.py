@@ -12,7 +12,7 @@ READABLE = [(group["dialect"], case["response"]) for group in GROUPS for case in
 
 
 def test_the_table_is_whole() -> None:
-    assert len(READABLE) == 33
+    assert len(READABLE) == 49
 
 
 @pytest.mark.parametrize(("dialect", "response"), READABLE)
@@ -44,6 +44,7 @@ def test_across_dialects(response: str) -> None:
 
     assert [(call.verb, call.arguments) for call in there] == [(call.verb, call.arguments) for call in calls]
     assert parse("function", DIALECTS["function"].render(there)).calls == calls
+    assert parse("react", DIALECTS["react"].render(there)).calls == calls
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,11 @@ def test_across_dialects(response: str) -> None:
         ("function", Call("f", "other", {"a": {"b": 1}})),
         ("openwebrl", Call("scroll", "scroll", {"dx": 0, "dy": 5})),
         ("openwebrl", Call("click", "other", {})),
+        ("react", Call("text", "other", {"text": "search[a"})),
+        ("react", Call("text", "other", {"text": "look\nThought: no"})),
+        ("react", Call("find", "other", {"argument": "a] b["})),
+        ("react", Call("new_tab", "new_tab", {})),
+        ("text", Call("click", "click", {"point": (1, 2)})),
     ],
     ids=repr,
 )
