@@ -52,5 +52,5 @@ def build(
             "prompt_sha256": prompt.sha256,
             "rendered_sha256": digest,
             "images": [f"sha256:{sha}" for sha in rendered.images],
-            "split": set_row["split"],
+            "split": label["split"],
         }  # fmt: skip

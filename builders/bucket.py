@@ -19,11 +19,14 @@ from ..schemas.actions import Parsed, View
 from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
-from . import candidate_sets, collector, redact, states, teacher_labels
-from .importers import ROWS, Context
+from . import actors, candidate_scores, candidate_sets, collector, legacy, redact, states, teacher_labels
+from .importers import IMPORTERS, Context, RowImporter
 from .ledger import Claim, Ledger, Row
+from .partition import COPIED
+from .ready_rows import ReadyRows
+from .reviews import Reviews
 from .spec import BuildSpec, SourceSpec
-from .training_rows import TrainingRows
+from .training_rows import Scene, TrainingRows
 from .writer import TableWriter, Target, WrittenFile
 
 
@@ -55,13 +58,14 @@ class BucketResult:
 
 
 class _Record(NamedTuple):
-    """A candidate set or label of this bucket, read again at its place."""
+    """A candidate set, label or score of this bucket, read again at its place."""
 
     imported: Row
     declared: SourceSpec
     file: str
     line: int
     sha256: str
+    place: tuple[int, int]  # (number of its file, offset)
 
     @property
     def source(self) -> Row:
@@ -88,6 +92,9 @@ class _Bucket:
         target = Target(job.out, job.bucket, job.buckets, self.blobs) if job.out else None
         published = (*job.spec.tables, "exclusions")
         self.tables = {t: TableWriter(t, job.spec.images.get(t, "embed"), target) for t in published}
+        self.spoken: dict[str, tuple[str, str | None]] = {}  # state id -> dialect and space of its own record
+        self.splits: tuple[dict[str, str], dict[str, str]] | None = None  # by state and set, of the legacy rule
+        self.held_out: set[tuple[int, ...]] = set()
         # No lambda over self: a bucket in a reference cycle would stay in memory beside the next one.
         self.ledger = Ledger(partial(self.tables["exclusions"].add, split="train"))
         self.stem = job.folder / f"bucket-{job.bucket:05d}"
@@ -97,9 +104,15 @@ class _Bucket:
         index = orjson.loads(self.stem.with_suffix(".json").read_bytes())
         for row in index["exclusions"]:
             self.tables["exclusions"].add(row, split="train")
-        built = self._states(index["states"])
+        self.reviews = Reviews(self._copied(index["reviews"]))
+        self.training.reviews = self.reviews
         sets = self._grouped("candidate_sets", "set_id")
         labels = self._grouped("teacher_labels", "set_id")
+        scores = self._grouped("candidate_scores", "set_id")
+        self.held_out = {tuple(place) for place in index["held_out"]}
+        if self.spec.split.rule == "legacy_draws":
+            self.splits = legacy.splits(*self._draws(sets, labels))
+        built = self._states(index["states"])
         covered = set()
         # Rows are written as they come: by screenshot, so that a picture repeats within one row group, then by id.
         for set_id in sorted(sets, key=lambda s: (_group(built.get(sets[s][0].imported["state_id"])), s)):
@@ -111,14 +124,21 @@ class _Bucket:
                     self.ledger.exclude("candidate_sets", "candidate_sets", set_id, "no_state", detail)
                 else:
                     covered.add(state["state_id"])
-                    self._set(record, state, labels.pop(set_id, []))
-        for set_id in sorted(labels):
-            for record in labels[set_id]:
-                self.ledger.units_in["teacher_labels"] += 1
-                detail = f"{record.file}:{record.line} its set was excluded"
-                self.ledger.exclude("teacher_labels", "teacher_labels", set_id, "no_candidate_set", detail)
+                    self._set(record, state, labels.pop(set_id, []), scores.pop(set_id, []))
+        for kind, left in (("teacher_labels", labels), ("candidate_scores", scores)):
+            for set_id in sorted(left):
+                for record in left[set_id]:
+                    self.ledger.units_in[kind] += 1
+                    detail = f"{record.file}:{record.line} its set was excluded"
+                    self.ledger.exclude(kind, kind, set_id, "no_candidate_set", detail)
         self._coverage("states", sorted(built), covered, "no_candidate_set")
+        ready = ReadyRows(self.spec, self.ledger, self.training, self.blobs)
+        for kind, places in index["ready"].items():
+            ready.add(kind, list(self._copied(places)))
+        self.result.issues += ready.issues
+        self.result.notes += ready.notes
         self.training.finish(self._train_screenshots(built))
+        self.reviews.account(self.ledger)
         return self._close()
 
     # -- states -------------------------------------------------------------------------------------------------
@@ -145,7 +165,10 @@ class _Bucket:
         return built
 
     def _state(self, record: Row, image: CheckedImage | None, built: dict[str, Row]) -> None:
-        row = states.build(record["row"], record["source"], image, self.spec.split)
+        split = self.splits[0].get(record["row"]["state_id"], "train") if self.splits else None
+        row = states.build(record["row"], record["source"], image, self.spec.split, split)
+        source = self.spec.sources[record["declared"]]
+        self.spoken[row["state_id"]] = source.dialect or "", source.space
         if image:
             self.blobs.setdefault(f"sha256:{image.sha256}", image.data)
         built[row["state_id"]] = row
@@ -185,19 +208,49 @@ class _Bucket:
             opened: dict[int, FileIO] = {}  # read, not mapped: mapped pages count as the worker's memory
             for place in range(0, len(index), 4):
                 number, line, offset, length = index[place : place + 4]
-                name, path, source = self.job.files[number]
-                declared = self.spec.sources[source]
-                if number not in opened:
-                    opened[number] = stack.enter_context(path.open("rb", buffering=0))
-                opened[number].seek(offset)
-                raw = opened[number].read(length)
-                # The partition has read these bytes strictly; here they only have to be read again.
-                record = orjson.loads(raw)
-                if self.redaction:
-                    record = self.redaction(record)
-                context = Context(declared.dialect or "", path.parent, declared.space)
-                imported = ROWS[declared.kind, declared.format].read(record, context)
-                yield _Record(imported, declared, name, line, sha256_hex(raw))
+                if number == COPIED:
+                    (copied,) = self._copied([(offset, length)])
+                    declared = self.spec.sources[copied["declared"]]
+                    imported, source = copied["row"], copied["source"]
+                    name, sha256 = source["file"], source["record_sha256"]
+                else:
+                    name, path, position = self.job.files[number]
+                    declared = self.spec.sources[position]
+                    if number not in opened:
+                        opened[number] = stack.enter_context(path.open("rb", buffering=0))
+                    opened[number].seek(offset)
+                    raw = opened[number].read(length)
+                    # The partition has read these bytes strictly; here they only have to be read again.
+                    record = orjson.loads(raw)
+                    if self.redaction:
+                        record = self.redaction(record)
+                    importer = IMPORTERS[declared.kind, declared.format]
+                    assert isinstance(importer, RowImporter)
+                    context = Context(declared.dialect or "", path.parent, declared.space, declared.constants)
+                    imported, sha256 = importer.read(record, context), sha256_hex(raw)
+                imported["set_id"] = actors.qualified(self.spec, declared, imported["set_id"])
+                yield _Record(imported, declared, name, line, sha256, (number, offset))
+
+    def _copied(self, places: list[tuple[int, int]]) -> Iterator[Row]:
+        """Records that the partition copied, with ``images`` as bytes."""
+        with ExitStack() as stack:
+            if places:
+                rows = _mapped(self.job.folder / "rows.jsonl", stack)
+                blobs = _mapped(self.job.folder / "images.bin", stack)
+            for offset, length in places:
+                record = orjson.loads(rows[offset : offset + length])
+                yield record | {"images": [blobs[start : start + size] for start, size in record["images"]]}
+
+    def _draws(
+        self, sets: dict[str, list[_Record]], labels: dict[str, list[_Record]]
+    ) -> tuple[dict[str, str], dict[str, list[bool]]]:
+        """(set id -> state id, set id -> for each label that names a candidate, whether it is held out)."""
+        states_of = {set_id: str(records[0].imported["state_id"]) for set_id, records in sets.items()}
+        picked = {
+            set_id: [r.place in self.held_out for r in records if r.imported["selection"] is not None]
+            for set_id, records in labels.items()
+        }
+        return states_of, picked
 
     def _one(self, stage: str, row_id: str, records: list[_Record]) -> _Record | None:
         """The one record of an id: repeats are excluded; other contents are an error, or in quarantine all of them."""
@@ -209,12 +262,13 @@ class _Bucket:
         self.result.issues += issues
         return ordered[0] if stands else None
 
-    def _set(self, record: _Record, state: Row, label_records: list[_Record]) -> None:
+    def _set(self, record: _Record, state: Row, label_records: list[_Record], score_records: list[_Record]) -> None:
         declared = record.declared
         assert declared.space is not None
         assert declared.dialect is not None
         view = View(declared.space, state["width"], state["height"], state["elements"])
-        row, parsed = candidate_sets.build(record.imported, declared, record.source, state["split"], view)
+        split = self.splits[1].get(record.imported["set_id"], "train") if self.splits else state["split"]
+        row, parsed = candidate_sets.build(record.imported, declared, record.source, split, view)
         self._add("candidate_sets", row)
         count = self.result.statistics
         count["candidate_sets", row["split"]] += 1
@@ -224,14 +278,40 @@ class _Bucket:
         count["temperature", "not recorded" if temperature is None else f"{temperature:g}"] += 1
         count["unparsed_candidates", "all"] += sum(p.parse_error is not None for p in parsed)
         labels = self._labels(label_records, row, parsed)
-        self._coverage("candidate_sets", [row["set_id"]], {row["set_id"]} if labels else set(), "no_label")
-        if labels:
-            self.training.add(labels, row, parsed, view, state, declared.dialect)
+        scores = self._scores(score_records, row)
+        judged = bool(labels or scores)
+        self._coverage("candidate_sets", [row["set_id"]], {row["set_id"]} if judged else set(), "no_label")
+        if judged:
+            scene = Scene(row, parsed, view, state, declared.dialect, self.spoken[state["state_id"]], scores)
+            self.training.add(labels, scene)
+
+    def _scores(self, records: list[_Record], set_row: Row) -> candidate_scores.Scores:
+        """The scores of a set, by what made them; records that do not fit the set are excluded."""
+        by_source: dict[str, list[_Record]] = {}
+        for record in records:
+            by_source.setdefault(candidate_scores.source_of(record.imported, record.declared), []).append(record)
+        found: candidate_scores.Scores = {}
+        for source, same in sorted(by_source.items()):
+            score_id = f"{set_row['set_id']}|{source}"
+            if (kept := self._one("candidate_scores", score_id, same)) is None:
+                continue
+            self.ledger.units_in["candidate_scores"] += 1
+            scores = kept.imported["scores"]
+            if len(scores) != set_row["n"]:
+                detail = f"{kept.file}:{kept.line} {len(scores)} scores for {set_row['n']} candidates"
+                self.ledger.exclude("candidate_scores", "candidate_scores", score_id, "wrong_size", detail)
+                continue
+            self.ledger.units_out["candidate_scores"] += 1
+            found[source] = scores
+        return found
 
     def _labels(self, records: list[_Record], set_row: Row, parsed: list[Parsed]) -> list[Row]:
         built: dict[str, list[tuple[_Record, Row]]] = {}
         for record in records:
-            row = teacher_labels.build(record.imported, record.declared, record.source, set_row, parsed)
+            split = set_row["split"]
+            if self.splits:
+                split = "validation" if record.place in self.held_out else "train"
+            row = teacher_labels.build(record.imported, record.declared, record.source, set_row, parsed, split)
             built.setdefault(row["label_id"], []).append((record, row))
         labels = []
         for label_id, rows in sorted(built.items()):

@@ -17,20 +17,30 @@ UNITS: Mapping[str, str] = {
     "states": "assistant turns",
     "candidate_sets": "candidate records",
     "teacher_labels": "label records",
+    "candidate_scores": "score records",
     "coverage": "states and candidate sets",
     "selection_sft": "labels",
     "bt_pairs": "(label, loser) comparisons",
+    "pointwise_scores": "scored candidates",
+    "actor_sft": "usable labels",
+    "bench_items": "bench items",
+    "reviews": "reviews",
 }
+_ALWAYS = ("states", "candidate_sets", "teacher_labels", "coverage", "selection_sft", "bt_pairs")  # also when empty
 _RECORD = ("invalid_record", "duplicate_record", "conflicting_id")
+_IMAGE = (*IMAGE_REASONS, "image_missing", "path_refused")
 _PROMPT = ("no_screenshot", "no_observation_text", "no_size", "crosses_split")
+_REVIEW = ("review_drop", "review_relabel")
 _CHOICE = ("other_teacher", "other_repeat", "no_majority", "pick_unparsed")
 
 REASONS: Mapping[str, tuple[str, ...]] = {
-    "states": (*_RECORD, *IMAGE_REASONS, "image_missing", "path_refused"),
+    "states": (*_RECORD, *_IMAGE),
     "candidate_sets": (*_RECORD, "no_state"),
     "teacher_labels": (*_RECORD, "base_state_id", "no_candidate_set"),
+    "candidate_scores": (*_RECORD, "base_state_id", "no_candidate_set", "wrong_size"),
     "coverage": ("no_candidate_set", "no_label"),
     "selection_sft": (
+        *(*_RECORD, *_IMAGE, *_REVIEW, "conflicting_pick", "too_long"),
         *("none_fit", "abstain", "null_in_source", "ambiguous", "out_of_range", "unparsed", "refused"),
         *("content_filter", "truncated", "error", "expired", "missing"),
         *_CHOICE,
@@ -40,8 +50,16 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "bt_pairs": (
         *("identical", "near_coordinates", "coordinate_only", "scroll_amount", "wait_duration", "done_vs_done"),
         *("unparsed", "duplicate_loser", "over_budget", "equal_as_shown"),
-        *_PROMPT,
+        *("small_gap", "unscored", "not_corruptible", "no_other_task", "equal_when_cut", "too_long"),
+        *(*_RECORD, *_IMAGE, *_REVIEW, *_PROMPT),
     ),
+    "pointwise_scores": (
+        *(*_RECORD, *_IMAGE, *_REVIEW, *_PROMPT),
+        *("unscored", "score_out_of_range", "unparsed", "too_long"),
+    ),
+    "actor_sft": (*(*_REVIEW, *_PROMPT, "no_messages", "unscored", "below_quality_floor", "too_long"),),
+    "bench_items": (*_RECORD, *_IMAGE, *_REVIEW),
+    "reviews": ("invalid_record", "superseded", "no_item"),
 }
 
 
@@ -109,6 +127,8 @@ def account(
                 reasons[reason] += n
                 statuses[status] += n
         into, out = units_in.get(stage, 0), units_out.get(stage, 0)
+        if not into and not out and stage not in _ALWAYS:
+            continue
         if into != out + sum(reasons.values()):
             raise ArmError(
                 f"{stage}: {into} {unit} went in, but {out} came out and {sum(reasons.values())} were excluded; "

@@ -2,8 +2,9 @@
 
 A bucket holds everything about its states, so that it can be built alone, on any machine that sees the files. Which
 bucket a state falls in is a range of a hash of its screenshot (its text, or its id without either); so equal pictures
-meet in one file and nothing depends on the order of the input. Only states are copied (their pictures once); candidate
-sets and labels stay where they are and are found by offset.
+meet in one file and nothing depends on the order of the input. States are copied (their pictures once), and so is what
+formats hold that tell of several things at once; big files of candidate sets and labels stay where they are and are
+found by offset.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -22,13 +24,28 @@ from ..schemas import jsonl
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.validate import for_schema
-from . import collector, redact
-from .importers import IMPORTERS, ROWS, STATES, Context, ImportedState, InvalidTurn
+from . import actors, collector, redact
+from .importers import (
+    IMPORTERS,
+    Context,
+    GroupImporter,
+    Imported,
+    ImportedRow,
+    ImportedState,
+    InvalidTurn,
+    RowImporter,
+)
+from .importers.containers import records as records_of
 from .ledger import Claim, Ledger, Row
-from .spec import BuildSpec, SourceSpec
+from .legacy import LegacyDraws
+from .spec import READY, BuildSpec, SourceSpec
+from .tally import Tally
 
 BUCKET_BYTES = 32 << 20  # of input: what a worker holds at once is a small multiple of it
 MAX_ISSUES = 1000  # a file of the wrong kind should not print a million lines
+SPILLED = ("states.jsonl", "rows.jsonl", "images.bin")  # copies, in the folder of the partition
+COPIED = -1  # stands for a file's number: the record stands in rows.jsonl
+JOINED = ("candidate_sets", "teacher_labels", "candidate_scores")  # kinds that are found by the set or state they name
 Progress = Callable[[str, int, int], None]  # (what, done, total); bytes
 
 
@@ -57,6 +74,7 @@ class Partition:
     notes: list[Issue]  # records excluded by declaration, to be shown
     issues: list[Issue]  # records that stop a build
     redacted: Counter[str]  # kind of secret -> how many were replaced
+    tally: Tally
 
 
 @dataclass
@@ -67,7 +85,28 @@ class _State:
     key: str  # hex; decides the bucket
     spill: tuple[int, int]  # offset, length in states.jsonl
     quarantined: bool = False
+    labelled: bool = False
     bucket: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What the pass remembers of a copied row."""
+
+    source: SourceSpec
+    file: SourceFile
+    line: int
+    about: Row  # the ids that say where it belongs
+    key: str  # hex; decides the bucket of a ready-made row
+    place: tuple[int, int]  # offset, length in rows.jsonl
+
+
+class _Spills(NamedTuple):
+    """The open copies, in the order of SPILLED."""
+
+    states: IO[bytes]
+    rows: IO[bytes]
+    images: IO[bytes]
 
 
 @dataclass
@@ -81,7 +120,10 @@ class _Pass:
     notes: list[Issue] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)
     states: dict[str, _State] = field(default_factory=dict)
+    rows: dict[str, list[_Row]] = field(default_factory=dict)  # kind -> copied rows
     exclusions: list[Row] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    _pictures: dict[str, tuple[int, int]] = field(default_factory=dict)  # sha256 -> place in images.bin
     size: int = 0  # bytes of distinct states and pictures, whatever their order in the files
 
     def __post_init__(self) -> None:
@@ -96,7 +138,7 @@ class _Pass:
         importer = IMPORTERS[source.kind, source.format]
         validator = for_schema(importer.schema)
         before = file.path.stat()
-        for line in jsonl.read_lines(file.path, digest.update):
+        for line in records_of(file.path, digest.update):
             file.records += 1
             try:
                 record = jsonl.loads_line(line)
@@ -135,19 +177,22 @@ class _Pass:
 
     # -- states -------------------------------------------------------------------------------------------------
 
-    def read_states(self) -> None:
-        pictures: dict[str, tuple[int, int]] = {}
-        with (self.folder / "states.jsonl").open("wb") as rows, (self.folder / "images.bin").open("wb") as blobs:
-            for source, file in self._sources("episodes", "states"):
-                read = STATES[source.kind, source.format].read
-                context = Context(source.dialect or "", file.path.parent)
-                for line, record in self.records(source, file, "states"):
-                    for turn in read(record, context):
-                        if isinstance(turn, InvalidTurn):
-                            problem = [(turn.path, turn.message)]
-                            self.invalid(source, file, line, "states", problem, turn.state_id, turn.reason)
-                        else:
-                            self._keep_state(source, file, line, turn, rows, blobs, pictures)
+    def read_whole(self) -> None:
+        """Read the sources whose records are copied: states, and whatever else comes with them or ready-made."""
+        with ExitStack() as stack:
+            self._spills = _Spills(*(stack.enter_context((self.folder / name).open("wb")) for name in SPILLED))
+            for source, file in self._sources(whole=True):
+                importer = IMPORTERS[source.kind, source.format]
+                assert not isinstance(importer, RowImporter)
+                context = _context(source, file)
+                groups: dict[str, list[tuple[int, int, int]]] = {}  # key -> (line, offset, length) of its records
+                for line, record in self.records(source, file, importer.yields[0]):
+                    if isinstance(importer, GroupImporter):
+                        groups.setdefault(importer.key(record), []).append((line.number, line.offset, len(line.raw)))
+                    else:
+                        self._take(source, file, [line], importer.read(record, context))
+                if isinstance(importer, GroupImporter):
+                    self._groups(source, file, importer, groups)
         for state_id, state in self.states.items():
             if len(state.claims) > 1:
                 stands, issues = self.ledger.settle("states", state_id, state.claims)
@@ -155,11 +200,38 @@ class _Pass:
                 self.issues += issues
         self._stop_when_hopeless()
 
-    def _keep_state(
-        self, source: SourceSpec, file: SourceFile, line: jsonl.Line, state: ImportedState,
-        rows: IO[bytes], blobs: IO[bytes], pictures: dict[str, tuple[int, int]],
+    def _groups(
+        self, source: SourceSpec, file: SourceFile, importer: GroupImporter,
+        groups: dict[str, list[tuple[int, int, int]]],
     ) -> None:  # fmt: skip
+        """Read the records of each group again, together, one group after another."""
+        context = _context(source, file)
+        with file.path.open("rb") as again:
+            for places in groups.values():
+                lines = []
+                for number, offset, length in places:
+                    again.seek(offset)
+                    lines.append(jsonl.Line(number, offset, again.read(length), True))
+                # These bytes were read strictly before; here they only have to be read again.
+                read = [orjson.loads(line.raw) for line in lines]
+                if self.redaction:
+                    read = [self.redaction(record) for record in read]
+                self._take(source, file, lines, importer.read(read, context))
+
+    def _take(self, source: SourceSpec, file: SourceFile, lines: list[jsonl.Line], items: Iterator[Imported]) -> None:
+        for item in items:
+            line = lines[item.record]
+            if isinstance(item, InvalidTurn):
+                problem = [(item.path, item.message)]
+                self.invalid(source, file, line, item.kind, problem, item.state_id, item.reason)
+            elif isinstance(item, ImportedState):
+                self._keep_state(source, file, line, item)
+            else:
+                self._keep_row(source, file, line, item)
+
+    def _keep_state(self, source: SourceSpec, file: SourceFile, line: jsonl.Line, state: ImportedState) -> None:
         row, state_id = state.row, state.row["state_id"]
+        self.tally.kinds[file.name, "states"] += 1
         image_sha = sha256_hex(state.image) if state.image is not None else None
         canonical = canonical_json([row, image_sha]).encode()
         claim = Claim(file.name, line.number, hashlib.sha256(canonical).digest(), source.on_conflict)
@@ -167,71 +239,134 @@ class _Pass:
             known.claims.append(claim)
             return
         self.size += len(canonical)
-        if image_sha and image_sha not in pictures:
-            assert state.image is not None
-            self.size += len(state.image)
-            pictures[image_sha] = (blobs.tell(), len(state.image))
-            blobs.write(state.image)
-        spilled = orjson.dumps(
-            {
-                "row": row,
-                "image": pictures[image_sha] if image_sha else None,
-                "source": {"file": file.name, "record_sha256": sha256_hex(line.raw)},
-                "line": line.number,
-                "where": state.where,
-                "declared": file.source,
-            }
-        )
+        spilled = {
+            "row": row,
+            "image": self._picture(image_sha, state.image) if image_sha else None,
+            "source": {"file": file.name, "record_sha256": sha256_hex(line.raw)},
+            "line": line.number,
+            "where": state.where,
+            "declared": file.source,
+        }
         text = row["observation_text"]
         key = image_sha or sha256_hex(f"text\n{text}" if text is not None else f"id\n{state_id}")
-        self.states[state_id] = _State([claim], key, (rows.tell(), len(spilled)))
-        rows.write(spilled + b"\n")
+        self.states[state_id] = _State([claim], key, _write(self._spills.states, spilled))
 
-    # -- candidate sets and labels --------------------------------------------------------------------------------
+    def _keep_row(self, source: SourceSpec, file: SourceFile, line: jsonl.Line, item: ImportedRow) -> None:
+        """Copy what a record holds besides states; it is dealt out when all states are known."""
+        self.tally.add(item.kind, file.name, item.row, source.constants)
+        hashes = [sha256_hex(image) for image in item.images]
+        spilled = {
+            "row": item.row,
+            "images": [self._picture(sha, image) for sha, image in zip(hashes, item.images, strict=True)],
+            "task": item.task,
+            "source": {"file": file.name, "record_sha256": sha256_hex(line.raw)},
+            "line": line.number,
+            "where": item.where,
+            "declared": file.source,
+        }
+        place = _write(self._spills.rows, spilled)
+        self.size += place[1]
+        about = {name: item.row.get(name) for name in ("set_id", "state_id", "item_id", "selection")}
+        key = hashes[-1] if hashes else sha256_hex(canonical_json(item.row.get("prompt") or item.row))
+        self.rows.setdefault(item.kind, []).append(_Row(source, file, line.number, about, key, place))
+
+    def _picture(self, sha256: str, data: bytes | None) -> tuple[int, int]:
+        """Where the bytes of a picture stand in the copy; each is copied once."""
+        if sha256 not in self._pictures:
+            assert data is not None
+            self.size += len(data)
+            self._pictures[sha256] = (self._spills.images.tell(), len(data))
+            self._spills.images.write(data)
+        return self._pictures[sha256]
+
+    # -- what belongs to states ------------------------------------------------------------------------------------
 
     def deal(self, buckets: int) -> None:
-        """Index candidate sets and labels by bucket and write the buckets' index files."""
+        """Index everything else by bucket and write the buckets' index files."""
         for state in self.states.values():
             state.bucket = bucket_of(state.key, buckets)
-        sets: dict[str, int] = {}  # set id -> bucket
-        index = {kind: [array("q") for _ in range(buckets)] for kind in ("candidate_sets", "teacher_labels")}
-        for source, file in self._sources("candidate_sets"):
-            for line, row in self._rows(source, file):
-                state_of = self.states.get(row["state_id"])
-                if state_of is None or state_of.quarantined:
-                    self.ledger.units_in["candidate_sets"] += 1
-                    why = f"no state {row['state_id']!r}" if state_of is None else "its state is in quarantine"
-                    detail = f"{file.name}:{line.number} {why}"
-                    self.ledger.exclude("candidate_sets", "candidate_sets", row["set_id"], "no_state", detail)
-                    continue
-                sets[row["set_id"]] = state_of.bucket
-                self._index(index["candidate_sets"][state_of.bucket], file, line)
-        for source, file in self._sources("teacher_labels"):
-            for line, row in self._rows(source, file):
-                if (bucket := sets.get(row["set_id"])) is not None:
-                    self._index(index["teacher_labels"][bucket], file, line)
+        index = {kind: [array("q") for _ in range(buckets)] for kind in JOINED}
+        sets: dict[str, _State] = {}  # set id -> its state
+        for _, file, line, row, place in self._all("candidate_sets"):
+            state_of = self.states.get(row["state_id"])
+            if state_of is None or state_of.quarantined:
+                self.ledger.units_in["candidate_sets"] += 1
+                why = f"no state {row['state_id']!r}" if state_of is None else "its state is in quarantine"
+                detail = f"{file.name}:{line.number} {why}"
+                self.ledger.exclude("candidate_sets", "candidate_sets", row["set_id"], "no_state", detail)
+                continue
+            if row["set_id"] in sets:
+                self.tally.repeated[row["set_id"]] = row["state_id"]
+            sets[row["set_id"]] = state_of
+            index["candidate_sets"][state_of.bucket].extend(place)
+        drawn: list[list[tuple[int, int]]] = [[] for _ in range(buckets)]  # labels held out: (file, offset)
+        legacy = LegacyDraws(self.spec.split)
+        for kind in ("teacher_labels", "candidate_scores"):
+            for source, file, line, row, place in self._all(kind):
+                if (state_of := sets.get(row["set_id"])) is not None:
+                    index[kind][state_of.bucket].extend(place)
+                    state_of.labelled |= kind == "teacher_labels"
+                    if kind == "teacher_labels" and legacy.holds_out(row):
+                        drawn[state_of.bucket].append((place[0], place[2]))
                 elif row["set_id"] in self.states:
-                    message = f"{row['set_id']!r} is a state, not a draw: a label must name the candidate set it judged"
+                    judged = "a label must name the candidate set it judged"
+                    judged = judged if kind == "teacher_labels" else "scores must name the candidate set they are of"
+                    message = f"{row['set_id']!r} is a state, not a draw: {judged}"
                     problem = [("$.state_id", message)]
-                    self.invalid(source, file, line, "teacher_labels", problem, row["set_id"], "base_state_id")
+                    self.invalid(source, file, line, kind, problem, row["set_id"], "base_state_id")
                 else:
-                    self.ledger.units_in["teacher_labels"] += 1
+                    self.ledger.units_in[kind] += 1
                     detail = f"{file.name}:{line.number} no candidate set has this id"
-                    self.ledger.exclude("teacher_labels", "teacher_labels", row["set_id"], "no_candidate_set", detail)
-        self._write_indices(buckets, index)
+                    self.ledger.exclude(kind, kind, row["set_id"], "no_candidate_set", detail)
+        ready: list[dict[str, list[tuple[int, int]]]] = [{} for _ in range(buckets)]
+        for kind in READY:
+            for found in self.rows.get(kind, ()):
+                ready[bucket_of(found.key, buckets)].setdefault(kind, []).append(found.place)
+        self.tally.labelled_states = sum(state.labelled for state in self.states.values())
+        reviews = self._reviews(buckets, sets)
+        extra = [{"ready": ready[b], "reviews": reviews[b], "held_out": drawn[b]} for b in range(buckets)]
+        self._write_indices(buckets, index, extra)
+
+    def _all(self, kind: str) -> Iterator[tuple[SourceSpec, SourceFile, jsonl.Line, Row, tuple[int, int, int, int]]]:
+        """Yield every record of a kind, read in place or copied, with where the bucket finds it."""
+        for source, file in self._sources(kind):
+            for line, row in self._rows(source, file):
+                yield source, file, line, row, (file.index, line.number, line.offset, len(line.raw))
+        for found in self.rows.get(kind, ()):
+            line = jsonl.Line(found.line, 0, b"", True)
+            row = {**found.about, "set_id": actors.qualified(self.spec, found.source, found.about["set_id"])}
+            yield found.source, found.file, line, row, (COPIED, found.line, *found.place)
+
+    def _reviews(self, buckets: int, sets: dict[str, _State]) -> list[list[tuple[int, int]]]:
+        """The reviews of each bucket: those of its states, sets, and all rows whose ids begin with theirs."""
+        dealt: list[list[tuple[int, int]]] = [[] for _ in range(buckets)]
+        for found in self.rows.get("reviews", ()):
+            item = str(found.about["item_id"])
+            parts = item.split("|")
+            begins = ("|".join(parts[:n]) for n in range(len(parts), 0, -1))
+            bucket = next((sets[begin].bucket for begin in begins if begin in sets), None)
+            if bucket is None and (state := self.states.get(item)):
+                bucket = state.bucket
+            if bucket is None:
+                bucket = bucket_of(sha256_hex(item), buckets)  # of a ready-made row, or of nothing
+            dealt[bucket].append(found.place)
+        return dealt
 
     def _rows(self, source: SourceSpec, file: SourceFile) -> Iterator[tuple[jsonl.Line, Row]]:
-        """Yield the candidate sets or labels of a file; what cannot be one becomes an issue or an exclusion."""
-        context = Context(source.dialect or "", file.path.parent, source.space)
+        """Yield the rows of a file that is read in place; what cannot be one becomes an issue or an exclusion."""
+        importer, context = IMPORTERS[source.kind, source.format], _context(source, file)
+        assert isinstance(importer, RowImporter)
         for line, record in self.records(source, file, source.kind):
             try:
-                row = ROWS[source.kind, source.format].read(record, context)
+                row = importer.read(record, context)
             except ArmError as error:
                 self.invalid(source, file, line, source.kind, [(error.where or "$", error.message)])
             else:
+                row["set_id"] = actors.qualified(self.spec, source, row["set_id"])
+                self.tally.add(source.kind, file.name, row, source.constants)
                 yield line, row
 
-    def _write_indices(self, buckets: int, index: dict[str, list[array[int]]]) -> None:
+    def _write_indices(self, buckets: int, index: dict[str, list[array[int]]], extra: list[Row]) -> None:
         states: list[list[tuple[int, int]]] = [[] for _ in range(buckets)]
         for state in self.states.values():
             if not state.quarantined:
@@ -242,17 +377,16 @@ class _Pass:
         for bucket in range(buckets):
             stem = self.folder / f"bucket-{bucket:05d}"
             stem.with_suffix(".json").write_bytes(
-                orjson.dumps({"states": states[bucket], "exclusions": exclusions[bucket]})
+                orjson.dumps({"states": states[bucket], "exclusions": exclusions[bucket], **extra[bucket]})
             )
             for kind, arrays in index.items():
                 stem.with_suffix(f".{kind}").write_bytes(arrays[bucket].tobytes())
 
-    def _index(self, target: array[int], file: SourceFile, line: jsonl.Line) -> None:
-        target.extend((file.index, line.number, line.offset, len(line.raw)))
-
-    def _sources(self, *kinds: str) -> Iterator[tuple[SourceSpec, SourceFile]]:
+    def _sources(self, kind: str = "", *, whole: bool = False) -> Iterator[tuple[SourceSpec, SourceFile]]:
+        """Sources of a kind that are read in place, or, with ``whole``, all those whose records are copied."""
         for position, source in enumerate(self.spec.sources):
-            if source.kind in kinds:
+            in_place = isinstance(IMPORTERS[source.kind, source.format], RowImporter)
+            if (not in_place) if whole else (in_place and source.kind == kind):
                 for name, path in source.files:
                     self.files.append(SourceFile(name, path, position, len(self.files)))
                     yield source, self.files[-1]
@@ -266,12 +400,13 @@ def partition(spec: BuildSpec, folder: Path, progress: Progress) -> Partition:
     total = sum(path.stat().st_size for source in spec.sources for _, path in source.files)
     work = _Pass(spec, folder, progress, total)
     with collector.paused():
-        work.read_states()
-        joined = sum(p.stat().st_size for s in spec.sources if s.kind not in ("episodes", "states") for _, p in s.files)
+        work.read_whole()
+        in_place = [s for s in spec.sources if isinstance(IMPORTERS[s.kind, s.format], RowImporter)]
+        joined = sum(path.stat().st_size for source in in_place for _, path in source.files)
         buckets = spec.shards or bucket_count(work.size + joined)
         work.deal(buckets)
     redacted = work.redaction.counts if work.redaction else Counter()
-    return Partition(folder, buckets, work.files, work.ledger, work.notes, work.issues, redacted)
+    return Partition(folder, buckets, work.files, work.ledger, work.notes, work.issues, redacted, work.tally)
 
 
 def failure(issues: list[Issue]) -> ArmError:
@@ -283,6 +418,18 @@ def failure(issues: list[Issue]) -> ArmError:
         next_command="mend the records, or write `on_invalid: exclude` (broken records) or `on_conflict: quarantine` "
         "(one id, two contents) below the source: such records then go to exclusions and the others are built",
     )
+
+
+def _context(source: SourceSpec, file: SourceFile) -> Context:
+    return Context(source.dialect or "", file.path.parent, source.space, source.constants)
+
+
+def _write(file: IO[bytes], value: Row) -> tuple[int, int]:
+    """Write a line; return (offset, length)."""
+    data = orjson.dumps(value)
+    offset = file.tell()
+    file.write(data + b"\n")
+    return offset, len(data)
 
 
 def bucket_count(size: int) -> int:

@@ -10,7 +10,8 @@ from ..schemas import jsonl
 from ..schemas.errors import Issue
 from ..schemas.secrets import GROUPS, findings
 from ..schemas.validate import for_schema, json_path
-from .importers import RowImporter, StateImporter
+from .importers import Importer, StateImporter
+from .importers.containers import records
 from .redact_json import PICTURE, Text, redact
 from .spec import BuildSpec
 
@@ -31,7 +32,7 @@ class Redaction:
         self.counts.update(redact(box, self._kinds))
         return box[0]
 
-    def checked(self, record: Any, problems: Problems, importer: StateImporter | RowImporter) -> tuple[Any, Problems]:
+    def checked(self, record: Any, problems: Problems, importer: Importer) -> tuple[Any, Problems]:
         """The redacted record and its problems, of which ``problems`` are those that it had before.
 
         An id that the importer would take from the record's content is fixed first, so that it stays.
@@ -58,7 +59,7 @@ def sought(spec: BuildSpec, progress: Progress = lambda *_: None) -> Iterator[Is
     total = sum(path.stat().st_size for source in spec.sources for _, path in source.files)
     done = 0
     for name, path in (file for source in spec.sources for file in source.files):
-        for line in jsonl.read_lines(path):
+        for line in records(path):
             done += len(line.raw) + 1
             if not line.number & 255:
                 progress("looking for secrets", min(done, total), total)

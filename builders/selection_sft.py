@@ -53,5 +53,5 @@ def build(
         "prompt": rendered.messages,
         "completion": prompt.completion(order, picked, label["reasoning"]),
         "images": [f"sha256:{sha}" for sha in rendered.images],
-        "split": set_row["split"],
+        "split": label["split"],
     }

@@ -8,8 +8,9 @@ from .spec import SplitSpec
 from .splits import split_of
 
 
-def build(imported: Row, source: Row, image: CheckedImage | None, spec: SplitSpec) -> Row:
-    """Return the `states` row. ``imported`` is the importer's row, ``source`` its provenance."""
+def build(imported: Row, source: Row, image: CheckedImage | None, spec: SplitSpec, split: str | None = None) -> Row:
+    """Return the `states` row. ``imported`` is the importer's row, ``source`` its provenance; ``split`` is given where
+    its task does not decide it."""
     reference = f"sha256:{image.sha256}" if image else None
     return {
         **imported,
@@ -19,5 +20,5 @@ def build(imported: Row, source: Row, image: CheckedImage | None, spec: SplitSpe
         "height": image.height if image else None,
         "screenshot_ops": [*imported.get("screenshot_ops", ()), *(image.ops if image else ())],
         "source": source,
-        "split": split_of(imported["task_group"], spec),
+        "split": split or split_of(imported["task_group"], spec),
     }

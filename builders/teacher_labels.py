@@ -15,7 +15,7 @@ _RECORDED = (
 )
 
 
-def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed: Sequence[Parsed]) -> Row:
+def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed: Sequence[Parsed], split: str) -> Row:
     """Return the `teacher_labels` row. A pick outside the set is an outcome, never another candidate.
 
     An import that has a ``status`` is a label of another dataset: its id and all that it recorded stay.
@@ -42,7 +42,7 @@ def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed
         "status": imported.get("status", status) if selection is None else status,
         "reasoning": imported["reasoning"],
         "source": source,
-        "split": set_row["split"],
+        "split": split,
     }
 
 

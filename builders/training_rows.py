@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ..prompts.options import PromptOptions
 from ..prompts.render import Prompt, Rendered, StateView, load_prompt, load_prompt_file, rendered_sha256
 from ..prompts.view import Unrenderable
 from ..schemas.actions import Parsed, View
+from ..schemas.store import ID_FIELDS
 from . import bt_pairs, selection_sft, teacher_labels
+from .candidate_scores import Scores
 from .ledger import Ledger, Row
+from .reviews import Reviews
 from .spec import BuildSpec, PromptSpec
 from .writer import TableWriter
 
@@ -24,6 +28,28 @@ def load(spec: PromptSpec) -> Prompt:
     return load_prompt(spec.id, options)
 
 
+# Table of training rows -> what its units are called in `exclusions`.
+SOURCES: Mapping[str, str] = {
+    "selection_sft": "teacher_labels",
+    "bt_pairs": "comparisons",
+    "pointwise_scores": "candidate_scores",
+    "actor_sft": "teacher_labels",
+    "bench_items": "bench_items",
+}
+
+
+class Scene(NamedTuple):
+    """A candidate set with all that training rows are made of."""
+
+    set_row: Row
+    parsed: Sequence[Parsed]  # as sampled
+    view: View  # of the candidates' points
+    state: Row
+    dialect: str  # of the candidates
+    spoken: tuple[str, str | None]  # dialect and space of the state's own record: its earlier steps
+    scores: Scores
+
+
 class TrainingRows:
     """Makes the rows set by set; ``finish`` writes them to the tables when the whole bucket has been seen."""
 
@@ -35,20 +61,30 @@ class TrainingRows:
         self._scalar = load(spec.pairs.prompt) if spec.pairs else None
         self._views: dict[tuple[str, str], StateView | Unrenderable] = {}
         self._shown: tuple[str, Rendered, str] | None = None
-        self._held: dict[str, list[Row]] = {"selection_sft": [], "bt_pairs": []}  # validation rows
+        self._held: dict[str, list[Row]] = {table: [] for table in SOURCES}  # validation rows
         self._seen: dict[tuple[str, str], set[bytes]] = {}  # (table, split) -> rendered digests
+        # The legacy rule leaks and is asked for to reproduce what leaked: nothing is taken out.
+        self._separate = spec.split.rule == "task_group"
+        self.reviews = Reviews(())
 
-    def add(
-        self, labels: Sequence[Row], set_row: Row, parsed: Sequence[Parsed], view: View, state: Row, dialect: str
-    ) -> None:
-        """Make the rows of one candidate set. ``dialect`` is that of the candidates' source."""
-        for label, reason in teacher_labels.choose(labels, parsed, self._spec.labels):
+    def add(self, labels: Sequence[Row], scene: Scene) -> None:
+        """Make the rows of one candidate set."""
+        state_id, set_id = scene.state["state_id"], scene.set_row["set_id"]
+        for label, outcome in teacher_labels.choose(labels, scene.parsed, self._spec.labels):
+            reason = outcome or self.reviewed(state_id, set_id, label["label_id"])
             if self._spec.selection:
                 self._ledger.units_in["selection_sft"] += 1
-                if outcome := reason or self._select(label, set_row, parsed, state, dialect, view.space):
-                    self._ledger.exclude("selection_sft", "teacher_labels", label["label_id"], outcome)
+                if without := reason or self._select(label, scene):
+                    self._ledger.exclude("selection_sft", "teacher_labels", label["label_id"], without)
             if self._spec.pairs and reason is None:
-                self._compare(label, set_row, parsed, view, state, dialect)
+                self._compare(label, scene)
+
+    def reviewed(self, *ids: str) -> str | None:
+        """The reason why a person took one of these rows out, if somebody did."""
+        for row_id in ids:
+            if (verdict := self.reviews.verdict(row_id)) in ("drop", "relabel"):
+                return f"review_{verdict}"
+        return None
 
     def finish(self, train_screenshots: set[str]) -> None:
         """Write the validation rows, except those that share prompt and pictures with train, or whose screenshot is
@@ -59,8 +95,7 @@ class TrainingRows:
                 crossing = bytes.fromhex(row["rendered_sha256"]) in train
                 if crossing or any(p.removeprefix("sha256:") in train_screenshots for p in row["images"]):
                     detail = "same prompt and pictures in train" if crossing else "same screenshot in train"
-                    source = "teacher_labels" if table == "selection_sft" else "comparisons"
-                    self._ledger.exclude(table, source, _unit_id(table, row), "crosses_split", detail)
+                    self._ledger.exclude(table, SOURCES[table], _unit_id(table, row), "crosses_split", detail)
                 else:
                     self._write(table, row)
         self._held.clear()
@@ -69,47 +104,46 @@ class TrainingRows:
         """Distinct rendered digests of what was written, per (table, split), joined."""
         return {key: b"".join(sorted(values)) for key, values in self._seen.items()}
 
-    def _select(
-        self, label: Row, set_row: Row, parsed: Sequence[Parsed], state: Row, dialect: str, space: str
-    ) -> str | None:
+    def _select(self, label: Row, scene: Scene) -> str | None:
         """Make the SFT row of a usable label; return the reason if there is none."""
         assert self._selection is not None
         assert self._spec.selection is not None
         try:
-            view = self._view(self._selection, state, dialect, space)
-            row = selection_sft.build(label, set_row, parsed, self._selection, view, self._spec.selection)
+            view = self._view(self._selection, scene)
+            row = selection_sft.build(label, scene.set_row, scene.parsed, self._selection, view, self._spec.selection)
         except Unrenderable as error:
             return error.reason
         if isinstance(row, str):
             return row
-        self._keep("selection_sft", row)
+        if reason := self.reviewed(row["row_id"]):
+            return reason
+        self.keep("selection_sft", row)
         return None
 
-    def _compare(
-        self, label: Row, set_row: Row, parsed: Sequence[Parsed], view: View, state: Row, dialect: str
-    ) -> None:
+    def _compare(self, label: Row, scene: Scene) -> None:
         assert self._scalar is not None
         assert self._spec.pairs is not None
-        prompt, ledger = self._scalar, self._ledger
+        prompt, ledger, parsed = self._scalar, self._ledger, scene.parsed
 
         def shown() -> tuple[StateView, Rendered, str]:
-            state_view = self._view(prompt, state, dialect, view.space)
-            if self._shown is None or self._shown[0] != state["state_id"]:
-                rendered = prompt.scalar(state_view)
-                self._shown = state["state_id"], rendered, rendered_sha256(rendered.messages, rendered.images)
-            return state_view, *self._shown[1:]
+            view = self._view(prompt, scene)
+            place = f"{scene.dialect}\n{scene.view.space}\n{scene.state['state_id']}"
+            if self._shown is None or self._shown[0] != place:
+                rendered = prompt.scalar(view)
+                self._shown = place, rendered, rendered_sha256(rendered.messages, rendered.images)
+            return view, *self._shown[1:]
 
         ledger.units_in["bt_pairs"] += len(parsed) - 1
         made = 0
         try:
             for comparison, reason, row in bt_pairs.build(
-                label, set_row, parsed, view, self._spec.pairs, prompt, shown
+                label, scene.set_row, parsed, scene.view, self._spec.pairs, prompt, shown
             ):
                 made += 1
                 self._count["comparisons", comparison.pair_type] += 1
                 self._count["relations", comparison.relation] += 1
                 if row is not None:
-                    self._keep("bt_pairs", row)
+                    self.keep("bt_pairs", row)
                 else:
                     assert reason is not None
                     loser = f"{label['label_id']}|{comparison.rejected_index}"
@@ -120,14 +154,15 @@ class TrainingRows:
             for index in others[made:]:
                 ledger.exclude("bt_pairs", "comparisons", f"{label['label_id']}|{index}", error.reason, error.message)
 
-    def _view(self, prompt: Prompt, state: Row, dialect: str, space: str) -> StateView:
-        key = (prompt.sha256, f"{space}\n{state['state_id']}")
+    def _view(self, prompt: Prompt, scene: Scene) -> StateView:
+        space = scene.view.space
+        key = (prompt.sha256, f"{scene.dialect}\n{space}\n{scene.state['state_id']}")
         view = self._views.get(key)
         if view is None:
             if len(self._views) > 64:  # sets come sorted by state: only the newest states are asked for again
                 self._views.clear()
             try:
-                view = prompt.state(state, dialect, space)
+                view = prompt.state(scene.state, scene.dialect, space, scene.spoken)
             except Unrenderable as error:
                 view = error
             self._views[key] = view
@@ -135,8 +170,9 @@ class TrainingRows:
             raise view
         return view
 
-    def _keep(self, table: str, row: Row) -> None:
-        if row["split"] == "validation":
+    def keep(self, table: str, row: Row) -> None:
+        """Write a row of train; hold one of validation back until all of train has been seen."""
+        if row["split"] == "validation" and self._separate:
             self._held[table].append(row)
         else:
             self._write(table, row)
@@ -147,7 +183,7 @@ class TrainingRows:
         self._count[table, row["split"]] += 1
         if table == "bt_pairs":
             self._count["pairs", row["pair_type"]] += 1
-        else:
+        elif table == "selection_sft" and row["order"] is not None:
             picked = row["completion"][-1]["content"][-1]["text"]
             self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
             self._count["shown_size", str(len(row["order"]))] += 1
@@ -155,4 +191,9 @@ class TrainingRows:
 
 
 def _unit_id(table: str, row: Row) -> str:
-    return row["label_id"] if table == "selection_sft" else f"{row['label_id']}|{row['rejected_index']}"
+    """The unit that became the row, as the account of its table names it."""
+    if table == "selection_sft":
+        return str(row["label_id"] or row["row_id"])
+    if table == "bt_pairs" and row["label_id"] is not None and row["rejected_index"] is not None:
+        return f"{row['label_id']}|{row['rejected_index']}"
+    return str(row[ID_FIELDS[table]])

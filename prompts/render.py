@@ -70,13 +70,23 @@ class Prompt:
         """Return everything the prompt is, with its hash, as plain JSON data."""
         return {"id": self.id, "sha256": self.sha256, **_identity(self.template, self.options)}
 
-    def state(self, row: Mapping[str, Any], dialect: str, space: str | None) -> StateView:
-        """Return the view of a ``states`` row, to be used for all its candidate sets.
+    def state(
+        self,
+        row: Mapping[str, Any],
+        dialect: str,
+        space: str | None,
+        recorded: tuple[str, str | None] | None = None,
+    ) -> StateView:
+        """Return the view of a ``states`` row, to be used for all its candidate sets of one source.
 
-        ``dialect`` and ``space`` are those of the source's actions; space None if it is not declared.
-        Raises Unrenderable if the state lacks what the options show.
+        ``dialect`` and ``space`` are those of the candidates' actions, ``recorded`` those of the state's own earlier
+        steps where they differ; a space is None if it is not declared. Raises Unrenderable if the state lacks what the
+        options show; ArmError when steps and candidates would be shown in different spaces.
         """
-        return view.build(self.template, self.options, self._user, self.sha256, row, dialect=dialect, space=space)
+        return view.build(
+            self.template, self.options, self._user, self.sha256, row,
+            dialect=dialect, space=space, recorded=recorded or (dialect, space),
+        )  # fmt: skip
 
     def selection(self, state: StateView, candidates: Sequence[Mapping[str, Any]], order: Sequence[int]) -> Rendered:
         """Return the prompt over the candidates with the indices ``order`` (0-based), shown in that order.

@@ -108,17 +108,26 @@ def build(
     *,
     dialect: str,
     space: str | None,
+    recorded: tuple[str, str | None],
 ) -> StateView:
     """Return the view of a ``states`` row. See ``Prompt.state``."""
-    if space is not None and space not in SPACES:
-        raise UsageError(f"unknown coordinate space {space!r}; known: {', '.join(SPACES)}")
+    for name in (space, recorded[1]):
+        if name is not None and name not in SPACES:
+            raise UsageError(f"unknown coordinate space {name!r}; known: {', '.join(SPACES)}")
     points = _space(options, row, dialect, space)
+    steps = points if recorded == (dialect, space) else _space(options, row, *recorded)
+    mixed = (steps.target or steps.source) != (points.target or points.source)
+    if mixed and options.history_window and row["history"]:
+        raise ArmError(
+            f"earlier steps are in {steps.source} and candidates in {points.source}: a prompt shows one space",
+            next_command="options: {coordinate_space: norm1000} below the table",
+        )
     images = _images(options, row)
     words, indent = template.fragments, template.fragments["indent"]
     values = {
         "task": nested(row["task"] or "", indent) or words["not_recorded"],
         "url": nested(row["url"] or "", indent) or words["not_recorded"],
-        "steps": _steps(words, options.history_window, row, points),
+        "steps": _steps(words, options.history_window, row, steps),
         "points": _points(words, points),
         "observation_text": nested(row["observation_text"] or "", indent),
     }

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ..builders.importers import IMPORTERS, formats
-from ..builders.spec import (
-    DEFAULT_RULES,
-    BuildSpec,
-    GateSpec,
-    LabelSpec,
-    Origin,
-    PairSpec,
-    PromptSpec,
-    SelectionSpec,
-    SourceSpec,
-    SplitSpec,
-)
-from ..builders.training_rows import load as load_prompt
+from ..builders.importers import IMPORTERS, formats, yields
+from ..builders.spec import READY, BuildSpec, GateSpec, LabelSpec, Origin, SourceSpec, SplitSpec
 from ..schemas.actions import DIALECTS
 from ..schemas.arrow import Images, image_columns
 from ..schemas.errors import ArmError, Issue, plain
@@ -31,16 +19,18 @@ from ..schemas.yamlfile import YamlFile, read
 from .files import is_file, matching, published_names
 from .models import ModelSpec, read_recipe
 from .sources.references import Kind, Reference, glob_problem, repo_problem, version_of
+from .training import TRAINING, Training
 
-_CONSTANTS = ("actor", "actor_revision", "sampling", "teacher")
-# Field of a source -> kinds it says something about; a field that nothing would read is refused.
+_CONSTANTS = ("actor", "actor_revision", "sampling", "teacher", "score_source")
+# Field of a source -> kinds of what it holds that it says something about; one that nothing reads is refused.
 _ONLY = {
-    "dialect": ("episodes", "states", "candidate_sets"),
-    "space": ("episodes", "states", "candidate_sets"),
-    "actor": ("candidate_sets",),
+    "dialect": ("states", "candidate_sets", "candidate_scores", "bt_pairs"),
+    "space": ("states", "candidate_sets", "candidate_scores", "bt_pairs"),
+    "actor": ("candidate_sets", "teacher_labels", "candidate_scores"),
     "actor_revision": ("candidate_sets",),
     "sampling": ("candidate_sets",),
     "teacher": ("teacher_labels",),
+    "score_source": ("candidate_scores", "pointwise_scores"),
 }
 _LONGEST = 400  # characters of a message, which may quote what somebody wrote
 TABLE = "table"  # the format of a version's own tables
@@ -95,7 +85,6 @@ class _Reader:
         ]
         sources = self._named(read, where)
         tables = data["tables"]
-        self._needs(sources, tables, where)
         self._says_something(data, sources, tables, where)
         spec = BuildSpec(
             name=data["name"],
@@ -112,15 +101,21 @@ class _Reader:
             shards=data.get("shards"),
             redact=tuple(data.get("redact", ())),
         )
-        return self._with_training_tables(spec, tables, f"{where}.tables")
+        if not {"states", *READY} & spec.kinds:
+            self.issue(f"{where}.sources", "holds no states; add a source of kind episodes or states")
+        training = Training(self.file.path.parent, self.issue)
+        spec = training.added(spec, data, where)
+        self.issues += training.issues
+        return spec
 
     def source(self, data: dict[str, Any], where: str, default_license: str, reference: Reference | None) -> SourceSpec:
         if (data["kind"], data["format"]) not in IMPORTERS:
             self._unknown(f"{where}.format", f"format of {data['kind']}", data["format"], formats(data["kind"]))
         if data.get("dialect", "function") not in DIALECTS:
             self._unknown(f"{where}.dialect", "dialect", data["dialect"], DIALECTS)
+        held = yields(data["kind"], data["format"])
         for name in sorted(set(data) & set(_ONLY)):
-            if data["kind"] not in _ONLY[name]:
+            if not set(held) & set(_ONLY[name]):
                 self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(_ONLY[name])}")
         files = matching(data["path"], self.file.path.parent) if "path" in data else []
         if "path" in data and not files:
@@ -260,9 +255,9 @@ class _Reader:
         if teacher is not None and teacher not in teachers and not named_by_records:
             known = f"; there are {', '.join(sorted(teachers))}" if teachers else ""
             self.issue(f"{where}.labels.teacher", f"no source declares the teacher {teacher!r}{known}")
-        trained = set(tables) & {"selection_sft", "bt_pairs"}
+        trained = set(tables) & set(TRAINING)
         if data.get("labels") and not trained:
-            self.issue(f"{where}.labels", "means nothing without selection_sft or bt_pairs")
+            self.issue(f"{where}.labels", f"means nothing without {', '.join(TRAINING)}")
         if trained and len(judged) > 1 and teacher is None and data.get("labels", {}).get("rule") != "majority":
             named = ", ".join(sorted(name or "one that is not named" for name in judged))
             message = f"have several teachers ({named}); write labels: {{teacher: NAME}}"
@@ -276,44 +271,6 @@ class _Reader:
             message = "refers to pictures that no table holds; let states embed them"
             self.issue(f"{where}.tables.{table}.images", message)
 
-    def _needs(self, sources: tuple[SourceSpec, ...], tables: dict[str, Any], where: str) -> None:
-        kinds = {source.kind for source in sources}
-        if not kinds & {"episodes", "states"}:
-            self.issue(f"{where}.sources", "holds no states; add a source of kind episodes or states")
-        for table in tables:
-            for kind in _kinds_behind(table):
-                if kind not in kinds:
-                    self.issue(f"{where}.tables.{table}", f"needs a source of kind {kind}")
-
-    def _with_training_tables(self, spec: BuildSpec, tables: dict[str, Any], where: str) -> BuildSpec:
-        if (options := tables.get("selection_sft")) is not None:
-            prompt = self._prompt(options, "selection", f"{where}.selection_sft")
-            rest = {name: options[name] for name in ("duplicates", "shuffle") if name in options}
-            spec = replace(spec, selection=SelectionSpec(prompt, **rest))
-        if (options := tables.get("bt_pairs")) is not None:
-            prompt = self._prompt(options, "scalar", f"{where}.bt_pairs")
-            rest = {name: options[name] for name in ("max_pairs_per_set",) if name in options}
-            spec = replace(spec, pairs=PairSpec(prompt, rules={**DEFAULT_RULES, **options.get("rules", {})}, **rest))
-        return spec
-
-    def _prompt(self, options: dict[str, Any], kind: str, where: str) -> PromptSpec:
-        declared = options["prompt"]
-        if isinstance(declared, str):
-            spec = PromptSpec(id=declared, options=options.get("options", {}))
-        else:
-            path = self.file.path.parent / declared["file"]
-            spec = PromptSpec(file=(path, declared["sha256"]), options=options.get("options", {}))
-        try:
-            prompt = load_prompt(spec)
-        except ArmError as error:
-            hint = f" ({error.next_command})" if error.next_command else ""
-            self.issue(f"{where}.prompt", f"{error.message}{hint}")
-            self.issues += error.issues  # of an external file, with its own lines
-            return spec
-        if prompt.kind != kind:
-            self.issue(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
-        return spec
-
 
 def _brief(message: str) -> str:
     """``message`` for a terminal, without the middle of what it quotes at length: the advice stands at its end."""
@@ -323,13 +280,6 @@ def _brief(message: str) -> str:
 
 def _has_images(table: str) -> bool:
     return bool(image_columns(TABLES[table]))
-
-
-def _kinds_behind(table: str) -> Iterator[str]:
-    if table != "states":
-        yield "candidate_sets"
-    if table not in ("states", "candidate_sets"):
-        yield "teacher_labels"
 
 
 def _circle(name: str, needs: Mapping[str, list[str]]) -> list[str] | None:

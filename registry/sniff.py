@@ -1,29 +1,31 @@
-"""Look into a folder of trajectories and say what is there, so that `arm init --from` can write a registry that builds.
+"""Look into a file or folder and say what is there, so that `arm import` and `arm init --from` can write a registry that
+builds.
 
 Every decision rests on what the records hold, never on a file's name, and is told with its count.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..builders.importers import IMPORTERS, STATES, Context, ImportedState
+from ..builders.importers import IMPORTERS, RowImporter, yields
+from ..builders.importers.containers import records as records_of
+from ..builders.spec import READY
 from ..schemas import jsonl
-from ..schemas.actions import DIALECTS, SPACES, Parsed, parse
-from ..schemas.errors import ArmError
-from ..schemas.images import ImageChecker, ImageError
+from ..schemas.errors import ArmError, UsageError
+from ..schemas.store import load
 from ..schemas.validate import for_schema
+from .files import is_file
+from .spoken import Sample, Spoken
 
-_ALMOST = (".json", ".ndjson", ".jsonl", ".gz", ".zst", ".parquet")  # endings of files that may hold records, too
+_ENDINGS = (".jsonl", ".json", ".parquet")  # of files that are read
+_ALMOST = (".ndjson", ".jsonl", ".gz", ".zst")  # of files that may hold records, too
 _SAMPLE = 50  # records that decide the kind of a file, and whose responses decide dialect and space
-# What the dialect's own actors write; all others write pixels.
-_DEFAULT_SPACE = {"openwebrl": "norm1000", "qwen_xml": "norm1000", "molmoweb_json": "norm1000"}
-_RAW = [key for key in IMPORTERS if key[1] != "table"]  # tables come from a dataset that a registry names
+Progress = Callable[[str, int, int], None]  # (what, done, total); bytes
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,14 @@ class Sniffed:
     records: int
     valid: int
 
+    @property
+    def yields(self) -> tuple[str, ...]:
+        return yields(self.kind, self.format)
+
+    @property
+    def schema(self) -> str:
+        return IMPORTERS[self.kind, self.format].schema
+
 
 @dataclass
 class Folder:
@@ -43,168 +53,167 @@ class Folder:
 
     sources: list[Sniffed] = field(default_factory=list)
     skipped: list[tuple[Path, str]] = field(default_factory=list)
-    dialect: str = "function"
-    dialect_share: float = 0.0  # of the sampled responses that the dialect can read
-    space: str = "pixel"
+    spoken: dict[str, Spoken] = field(default_factory=dict)  # format -> how its responses write actions
     text_only: bool = False  # no state in the sample has a screenshot
-    tasks: int = 0
+    tasks: int = 0  # distinct ones in the sample
 
     def of(self, *kinds: str) -> list[Sniffed]:
         return [source for source in self.sources if source.kind in kinds]
 
 
-def sniff(folder: Path) -> Folder:
-    """Return what ``folder`` (and its subfolders) holds. Raises ArmError when there is no file of known records."""
-    if not folder.is_dir():
-        raise ArmError("is no folder", where=str(folder))
+def sniff(place: Path, fmt: str | None = None, progress: Progress = lambda *_: None) -> Folder:
+    """Return what ``place``, a file or a folder with its subfolders, holds; with ``fmt``, of that format only.
+
+    Raises ArmError when there is no file of known records that a dataset can start from.
+    """
+    keys = [key for key in IMPORTERS if fmt in (None, key[1])]
+    if not keys:
+        known = ", ".join(sorted({name for _, name in IMPORTERS}))
+        raise UsageError(f"no format {fmt!r}; there are {known}", next_command="arm import auto PATH")
     found = Folder()
-    seen: dict[Path, Path] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        if any(part.startswith(".") for part in path.relative_to(folder).parts):
-            continue
-        if path.suffix != ".jsonl":
-            if path.suffix.lower() in _ALMOST:
-                found.skipped.append((path, "only *.jsonl is read; unpack or rename it"))
-            continue
-        if not str(path).isprintable():
-            found.skipped.append((path, "its name cannot be written into a registry; rename it"))
-            continue
-        if (first := seen.setdefault(path.resolve(), path)) != path:
-            found.skipped.append((path, f"is the same file as {first.name}"))
-            continue
-        source = _file(path)
+    paths = list(_files(place, found))
+    total, done = sum(path.stat().st_size for path in paths), 0
+    ids: dict[Path, list[str]] = {}
+    drawn: dict[Path, list[tuple[str, str]]] = {}
+    for path in paths:
+        source = _file(path, keys, ids, drawn, lambda offset, done=done: progress("looking", done + offset, total))
+        done += path.stat().st_size
         if isinstance(source, str):
             found.skipped.append((path, source))
         else:
             found.sources.append(source)
-    _drop_unjoinable_labels(found)
-    order = list(dict.fromkeys(kind for kind, _ in _RAW))
-    found.sources.sort(key=lambda source: (order.index(source.kind), source.path))
-    if not found.of("episodes", "states"):
-        skipped = "".join(f"\n  {path.name}: {why}" for path, why in found.skipped)
-        known = ", ".join(f"{kind} as {fmt}" for kind, fmt in _RAW)
-        raise ArmError(f"holds no trajectories in a known form ({known}){skipped}", where=str(folder))
-    _responses(found)
+    _drop_unjoinable(found, ids, drawn)
+    order = list(IMPORTERS)
+    found.sources.sort(key=lambda source: (order.index((source.kind, source.format)), source.path))
+    if not any({"states", *READY} & set(source.yields) for source in found.sources):
+        there = "".join(f"\n  {s.path.name}: {s.kind} as {s.format}, which nothing shows" for s in found.sources)
+        skipped = there + "".join(f"\n  {path.name}: {why}" for path, why in found.skipped)
+        known = ", ".join(f"{kind} as {name}" for kind, name in keys)
+        raise ArmError(f"holds no trajectories in a known form ({known}){skipped}", where=str(place))
+    sample = Sample()
+    for source in found.sources:
+        sample.take(source.path, source.kind, source.format, list(islice(_valid(source), _SAMPLE)))
+    found.spoken, found.tasks, found.text_only = sample.spoken(), len(sample.tasks), sample.text_only
     return found
 
 
-def _file(path: Path) -> Sniffed | str:
-    """What one file holds, or why it is skipped."""
-    sample, broken, records = [], 0, 0
+def _files(place: Path, found: Folder) -> Iterator[Path]:
+    """The files to look at; what is passed over for its name, or because it was seen, goes to ``found.skipped``."""
+    if not place.is_dir():
+        if not is_file(place):
+            raise ArmError("is no file or folder", where=str(place))
+        if place.suffix.lower() not in _ENDINGS:
+            raise ArmError(f"only {_listed(_ENDINGS)} are read; unpack or rename it", where=str(place))
+        yield place
+        return
+    seen: dict[Path, Path] = {}
+    for path in sorted(path for path in place.rglob("*") if path.is_file()):
+        parts = path.relative_to(place).parts
+        if any(part.startswith(".") for part in parts):
+            continue
+        if any((above / "manifest.json").is_file() for above in path.parents if place in above.parents):
+            continue  # of a built directory, which is told at its manifest
+        if path.name == "manifest.json" and path.parent != place and (path.parent / "data").is_dir():
+            found.skipped.append((path.parent, "is a built directory; to import its tables, name it itself"))
+        elif path.suffix not in _ENDINGS:
+            if path.suffix.lower() in (*_ENDINGS, *_ALMOST):
+                found.skipped.append((path, f"only {_listed(_ENDINGS)} are read; unpack or rename it"))
+        elif not str(path).isprintable():
+            found.skipped.append((path, "its name cannot be written into a registry; rename it"))
+        elif (first := seen.setdefault(path.resolve(), path)) != path:
+            found.skipped.append((path, f"is the same file as {first.name}"))
+        else:
+            yield path
+
+
+def _listed(endings: Collection[str]) -> str:
+    *most, last = (f"*{ending}" for ending in endings)
+    return f"{', '.join(most)} and {last}"
+
+
+def _file(
+    path: Path, keys: list[tuple[str, str]], ids: dict[Path, list[str]], drawn: dict[Path, list[tuple[str, str]]],
+    progress: Callable[[int], None],
+) -> Sniffed | str:  # fmt: skip
+    """What one file holds, or why it is skipped. ``ids`` gets the sets that its labels or scores name, ``drawn`` its
+    sets as (id, state), of formats that are read in place."""
     try:
-        for line in jsonl.read_lines(path):
-            records += 1
-            if records <= _SAMPLE:
-                try:
-                    sample.append(jsonl.loads_line(line))
-                except jsonl.JsonError:
-                    broken += 1
+        sample, broken = [], 0
+        for line in islice(records_of(path), _SAMPLE):
+            try:
+                sample.append(jsonl.loads_line(line))
+            except jsonl.JsonError:
+                broken += 1
+        if not sample and not broken:
+            return "holds no records"
+        (kind, fmt), valid = max(((key, _fit(key, sample)) for key in keys), key=lambda item: item[1])
+        if valid[0] * 2 < len(sample) + broken:
+            count = sum(1 for _ in records_of(path))
+            form = "no known form" if len({name for _, name in keys}) > 1 else f"another form than {keys[0][1]}"
+            return f"{count:,} record{'s' if count > 1 else ''} of {form}{_nearest(keys, sample)}"
+        return _counted(path, kind, fmt, ids, drawn, progress)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    if not records:
-        return "holds no records"
-    fits = {key: sum(for_schema(IMPORTERS[key].schema).is_valid(r) for r in sample) for key in _RAW}
-    (kind, fmt), valid = max(fits.items(), key=lambda item: item[1])
-    if valid * 2 < len(sample) + broken:
-        return f"{records:,} record{'s' if records > 1 else ''} of no known form"
-    return Sniffed(path, kind, fmt, records, sum(1 for _ in _valid(path, IMPORTERS[kind, fmt].schema)))
+    except ArmError as error:
+        return error.message
 
 
-def _drop_unjoinable_labels(found: Folder) -> None:
-    """Labels that name no candidate set (because they lack the draw) cannot be joined and are left out."""
-    sets, states = set(), set()
-    for record in (record for source in found.of("candidate_sets") for record in _records(source)):
-        sets.add(record["state_id"])
-        states.add(record["base_state_id"])
-    for source in found.of("teacher_labels"):
-        ids = [r["state_id"] for r in _records(source)]
-        joined = sum(i in sets for i in ids)
-        if joined * 2 < len(ids):
-            found.sources.remove(source)
-            why = f"only {joined:,} of {len(ids):,} labels name a candidate set; they lack the draw"
-            found.skipped.append((source.path, why))
-        elif broken := sum(i in states and i not in sets for i in ids):  # a build refuses each of these
-            found.sources[found.sources.index(source)] = replace(source, valid=source.valid - broken)
+def _fit(key: tuple[str, str], sample: list[Any]) -> tuple[int, int, int]:
+    """How well records have the form of an importer: how many are valid, then how much of them its schema names."""
+    schema = load(IMPORTERS[key].schema)
+    validator = for_schema(IMPORTERS[key].schema)
+    valid = [record for record in sample if validator.is_valid(record)]
+    declared = schema.get("properties", {})
+    named = sum(name in declared for record in valid if isinstance(record, dict) for name in record)
+    return len(valid), named, len(schema.get("required", ()))
 
 
-def _responses(found: Folder) -> None:
-    """Choose dialect and space by what the responses hold, and count tasks."""
-    responses: list[str] = []
-    sizes: list[tuple[int, int]] = []
-    tasks: set[str] = set()
-    pictured = False
-    for source in found.of("episodes", "states"):
-        for record in islice(_records(source), _SAMPLE):
-            for state in _states(source, record):
-                tasks.add(state.row["task_group"])
-                responses += [state.row["demo_response"]] if state.row["demo_response"] else []
-                if state.image is not None:
-                    pictured = True
-                    sizes += _size(state.image)
-    for source in found.of("candidate_sets"):
-        responses += [r for record in islice(_records(source), _SAMPLE) for r in record["candidates"]]
-    found.tasks = len(tasks)
-    found.text_only = bool(tasks) and not pictured
-    if not responses:
-        return
-    read = {name: [p for r in responses if (p := parse(name, r)).parse_error is None] for name in DIALECTS}
-    found.dialect = max(read, key=lambda name: (_known(read[name]), len(read[name])))
-    found.dialect_share = len(read[found.dialect]) / len(responses)
-    found.space = _space(found.dialect, _points(read[found.dialect]), sizes)
+def _nearest(keys: list[tuple[str, str]], sample: list[Any]) -> str:
+    """The form that records nearly have, with what the first of them lacks; "" when they have none of it."""
+    record = next((record for record in sample if isinstance(record, dict)), None)
+    if record is None:
+        return ""
+
+    def share(key: tuple[str, str]) -> float:
+        required = load(IMPORTERS[key].schema).get("required", ())
+        return sum(name in record for name in required) / max(1, len(required))
+
+    key = max(keys, key=share)
+    if share(key) < 0.5:
+        return ""
+    where, message = for_schema(IMPORTERS[key].schema).problems(record)[0] if _problems(key, record) else ("$", "is it")
+    return f"; the nearest is {key[0]} as {key[1]}: the first {where} {message}"
 
 
-def _known(parsed: list[Parsed]) -> int:
-    """Responses whose calls the dialect knows.
-
-    That decides first, because ``name(1, 2)`` is a call in several dialects; then how many it can read at all; then
-    the order of ``DIALECTS``.
-    """
-    return sum(all(call.verb != "other" for call in response.calls) for response in parsed)
+def _problems(key: tuple[str, str], record: Any) -> bool:
+    return not for_schema(IMPORTERS[key].schema).is_valid(record)
 
 
-def _space(dialect: str, points: list[tuple[float, float]], sizes: list[tuple[int, int]]) -> str:
-    """The space that holds all sampled points; where both do, the one the dialect's actors use."""
-    width, height = max((w for w, _ in sizes), default=0), max((h for _, h in sizes), default=0)
-    outside = Counter(
-        {
-            "norm1000": sum(x > 1000 or y > 1000 for x, y in points),
-            "pixel": sum(x > width or y > height for x, y in points) if sizes else 0,
-        }
-    )
-    usual = _DEFAULT_SPACE.get(dialect, "pixel")
-    return min(SPACES, key=lambda space: (outside[space], space != usual))
-
-
-def _points(parsed: list[Parsed]) -> list[tuple[float, float]]:
-    return [v for p in parsed for call in p.calls for v in call.arguments.values() if isinstance(v, tuple)]
-
-
-def _size(data: bytes) -> list[tuple[int, int]]:
-    try:
-        image = ImageChecker().check(data)
-    except ImageError:
-        return []
-    return [(image.width, image.height)]
-
-
-def _records(source: Sniffed) -> Iterator[dict[str, Any]]:
-    return _valid(source.path, IMPORTERS[source.kind, source.format].schema)
-
-
-def _valid(path: Path, schema: str) -> Iterator[dict[str, Any]]:
-    """The valid records of a file."""
-    validator = for_schema(schema)
-    for line in jsonl.read_lines(path):
+def _counted(
+    path: Path, kind: str, fmt: str, ids: dict[Path, list[str]], drawn: dict[Path, list[tuple[str, str]]],
+    progress: Callable[[int], None],
+) -> Sniffed:  # fmt: skip
+    importer = IMPORTERS[kind, fmt]
+    validator, records, valid = for_schema(importer.schema), 0, 0
+    joined = isinstance(importer, RowImporter)
+    for line in records_of(path):
+        records += 1
+        if not records & 1023:
+            progress(line.offset)
         try:
             record = jsonl.loads_line(line)
         except jsonl.JsonError:
             continue
-        if validator.is_valid(record):
-            yield record
+        if not validator.is_valid(record):
+            continue
+        valid += 1
+        if joined and kind == "candidate_sets":
+            drawn.setdefault(path, []).append(_named(record))
+        elif joined:
+            ids.setdefault(path, []).append(_named(record)[0])
+    return Sniffed(path, kind, fmt, records, valid)
 
 
-def _states(source: Sniffed, record: dict[str, Any]) -> Iterator[ImportedState]:
-    context = Context("function", source.path.parent)
-    for state in STATES[source.kind, source.format].read(record, context):
-        if isinstance(state, ImportedState):
-            yield state
+def _named(record: dict[str, Any]) -> tuple[str, str]:
+    """(Id of the set, id of its state) as the record has them."""
+    return str(record.get("set_id", record.get("state_id"))), str(record.get("base_state_id", record.get("state_id")))

@@ -17,6 +17,10 @@ TABLES: dict[str, str] = {
     "teacher_labels": "teacher_label/1",
     "selection_sft": "selection_sft/1",
     "bt_pairs": "bt_pair/1",
+    "pointwise_scores": "pointwise_score/1",
+    "actor_sft": "actor_sft/1",
+    "reserve": "reserve/1",
+    "bench_items": "bench_item/1",
     "exclusions": "exclusion/1",
 }
 
@@ -27,6 +31,10 @@ ID_FIELDS: dict[str, str] = {
     "teacher_labels": "label_id",
     "selection_sft": "row_id",
     "bt_pairs": "pair_id",
+    "pointwise_scores": "score_id",
+    "actor_sft": "row_id",
+    "reserve": "row_id",
+    "bench_items": "item_id",
 }
 
 

@@ -208,9 +208,8 @@ class Toy:
             if name in {f.name for f in fields(BuildSpec)}:
                 spec = replace(spec, **{name: value})
                 continue
-            (owner,) = [
-                o for o in ("split", "selection", "pairs", "labels", "gates") if hasattr(getattr(spec, o), name)
-            ]
+            owners = ("labels", "split", "selection", "pairs", "gates")
+            owner = next(o for o in owners if hasattr(getattr(spec, o), name))
             spec = replace(spec, **{owner: replace(getattr(spec, owner), **{name: value})})
         if "selection_sft" not in spec.tables:
             spec = replace(spec, selection=None)

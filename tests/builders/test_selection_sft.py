@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from action_reward_models.builders.selection_sft import shown_order
-from action_reward_models.builders.spec import PromptSpec, SelectionSpec
+from action_reward_models.builders.spec import BASE_TABLES, PromptSpec, SelectionSpec
 from action_reward_models.schemas.actions import parse
 from action_reward_models.schemas.errors import ArmError, UsageError
 
@@ -248,11 +248,24 @@ def test_the_prompt_must_be_of_the_tables_kind(toy: Toy) -> None:
         toy.build(selection=SelectionSpec(PromptSpec("scalar/1")))
 
 
-def test_points_are_converted_only_when_all_sources_write_them_alike(toy: Toy) -> None:
-    toy.scene("a", *ACTIONS)
+def test_points_are_converted_wherever_they_were_written(toy: Toy) -> None:
+    """States and candidates of one dataset may be written in other spaces; a prompt shows one."""
+    toy.episode(
+        "a",
+        toy.message("user", "Task: t", 0),
+        toy.message("assistant", toy.response("click(2, 2)")),  # of 8 x 8 pixels
+        toy.message("user", "next", 1),
+        toy.message("assistant", toy.response("stop()")),
+    )
+    set_id = toy.draw("a__t1", "click(875, 875)", "click(1, 1)")
+    toy.label(set_id, 0)
     states, sets, labels = toy.sources()
     converting = SelectionSpec(PromptSpec("selection/1", options={"coordinate_space": "norm1000"}))
-    row = toy.build(selection=converting).row("selection_sft")
-    assert "click(875, 875)" in _text(row["prompt"])  # 7 of 8 pixels
-    with pytest.raises(UsageError, match="the sources write them in several ways"):
-        toy.build(selection=converting, sources=(states, replace(sets, space="norm1000"), labels))
+    mixed = (states, replace(sets, space="norm1000"), labels)
+    tables = (*BASE_TABLES, "selection_sft")
+    row = toy.build(selection=converting, sources=mixed, tables=tables).row("selection_sft")
+    text = _text(row["prompt"])
+    assert "click(250, 250)" in text
+    assert "click(875, 875)" in text
+    with pytest.raises(ArmError, match="earlier steps are in pixel and candidates in norm1000"):
+        toy.build(sources=mixed)

@@ -111,7 +111,7 @@ BAD: list[tuple[str, str, list[tuple[int, str, str]]]] = [
     ]),
     ("e/*.jsonl", "f/*.jsonl", [(8, "$.datasets[0].sources[0].path", "matches no file: f/*.jsonl")]),
     ("teacher: t}", "teacher: t, dialect: function}", [
-        (10, "$.datasets[0].sources[2].dialect", "means nothing for teacher_labels; only for episodes, states"),
+        (10, "$.datasets[0].sources[2].dialect", "means nothing for teacher_labels; only for states"),
     ]),
     ("teacher: t}", "teecher: t}", [
         (10, "$.datasets[0].sources[2].teecher", "is not a known field; did you mean 'teacher'?"),
@@ -293,7 +293,7 @@ def test_declarations_that_nothing_reads_are_refused(folder: Path) -> None:
     head, tail = labels.replace("tt}", "t}").split("      selection_sft:")
     untrained = head + "    gates:" + tail.split("    gates:")[1]
     assert [found[1:] for found in problems(folder, untrained)] == [
-        ("$.datasets[0].labels", "means nothing without selection_sft or bt_pairs"),
+        ("$.datasets[0].labels", "means nothing without selection_sft, bt_pairs, pointwise_scores, actor_sft, reserve"),
         ("$.datasets[0].gates.max_excluded.bt_pairs", "is no table of this dataset"),
     ]
 

@@ -1,0 +1,74 @@
+"""Rows that come ready-made: another project's training rows, checked, split and accounted for like our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..prompts.render import rendered_sha256
+from ..schemas.errors import Issue
+from ..schemas.ids import canonical_json, sha256_hex, task_group
+from ..schemas.images import ImageChecker, ImageError
+from ..schemas.store import ID_FIELDS
+from .ledger import Claim, Ledger, Row
+from .spec import BuildSpec
+from .splits import split_of
+from .training_rows import SOURCES, TrainingRows
+
+
+class ReadyRows:
+    """Takes the copied records of one bucket, kind by kind. ``issues`` stop the build, ``notes`` are only told."""
+
+    def __init__(self, spec: BuildSpec, ledger: Ledger, training: TrainingRows, blobs: dict[str, bytes]) -> None:
+        self._spec, self._ledger, self._training, self._blobs = spec, ledger, training, blobs
+        self._checker = ImageChecker()
+        self.issues: list[Issue] = []
+        self.notes: list[Issue] = []
+
+    def add(self, kind: str, records: Sequence[Row]) -> None:
+        """Make the rows of one table. ``records`` hold ``row``, ``images`` (bytes), ``task``, ``source``, ``line``."""
+        by_id: dict[str, list[Row]] = {}
+        for record in records:
+            by_id.setdefault(record["row"][ID_FIELDS[kind]], []).append(record)
+        for row_id, same in sorted(by_id.items()):
+            same.sort(key=lambda r: (r["source"]["file"], r["line"]))
+            claims = [self._claim(record) for record in same]
+            stands, issues = self._ledger.settle(kind, row_id, claims) if len(same) > 1 else (True, [])
+            self.issues += issues
+            if stands:
+                self._row(kind, row_id, same[0])
+
+    def _claim(self, record: Row) -> Claim:
+        content = canonical_json([record["row"], [sha256_hex(image) for image in record["images"]]]).encode()
+        how = self._spec.sources[record["declared"]].on_conflict
+        return Claim(record["source"]["file"], record["line"], content, how)
+
+    def _row(self, kind: str, row_id: str, record: Row) -> None:
+        images = []
+        for data in record["images"]:
+            try:
+                image = self._checker.check(data)
+            except ImageError as error:
+                self._bad_image(kind, row_id, record, error)
+                return
+            self._blobs.setdefault(f"sha256:{image.sha256}", image.data)
+            images.append(image.sha256)
+        self._ledger.units_in[kind] += 1
+        if reason := self._training.reviewed(row_id):
+            self._ledger.exclude(kind, SOURCES[kind], row_id, reason)
+            return
+        unit = images[-1] if images else sha256_hex(canonical_json(record["row"]["prompt"]))
+        split = "validation" if kind == "bench_items" else split_of(task_group(record["task"], unit), self._spec.split)
+        row = {**record["row"], "images": [f"sha256:{sha}" for sha in images], "split": split}
+        row["rendered_sha256"] = rendered_sha256(row["prompt"], images)
+        self._training.keep(kind, row)
+
+    def _bad_image(self, kind: str, row_id: str, record: Row, error: ImageError) -> None:
+        issue = Issue(
+            record["source"]["file"], record["line"], record["where"], f"picture of {row_id}: {error.message}"
+        )
+        if self._spec.sources[record["declared"]].on_invalid == "error":
+            self.issues.append(issue)
+            return
+        self.notes.append(issue)
+        self._ledger.units_in[kind] += 1
+        self._ledger.exclude(kind, SOURCES[kind], row_id, error.reason, error.message)

@@ -1,0 +1,42 @@
+"""Verdicts of people on rows: what they drop goes to exclusions, what they keep leaves quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .ledger import Ledger, Row
+
+
+class Reviews:
+    """The newest verdict on each item. ``verdict`` is asked with the id of every row that could have been reviewed."""
+
+    def __init__(self, records: Iterable[Row]) -> None:
+        self._rows: dict[str, list[Row]] = {}
+        for record in records:
+            self._rows.setdefault(record["row"]["item_id"], []).append(record)
+        for rows in self._rows.values():
+            rows.sort(key=lambda r: (r["row"]["time"], r["row"]["reviewer"], r["row"]["verdict"]))
+        self._used: set[str] = set()
+
+    def verdict(self, item_id: str) -> str | None:
+        """keep, drop, relabel, or None when nobody looked at the item."""
+        rows = self._rows.get(item_id)
+        if rows is None:
+            return None
+        self._used.add(item_id)
+        return str(rows[-1]["row"]["verdict"])
+
+    def account(self, ledger: Ledger) -> None:
+        """Count every review: the newest of an item that was met came out, the others are excluded."""
+        for item_id, rows in sorted(self._rows.items()):
+            ledger.units_in["reviews"] += len(rows)
+            for record in rows[:-1]:
+                ledger.exclude("reviews", "reviews", item_id, "superseded", _place(record))
+            if item_id in self._used:
+                ledger.units_out["reviews"] += 1
+            else:
+                ledger.exclude("reviews", "reviews", item_id, "no_item", _place(rows[-1]))
+
+
+def _place(record: Row) -> str:
+    return f"{record['source']['file']}:{record['line']}"
