@@ -117,7 +117,7 @@ def _run(
     parts = partition(spec, work, progress)
     if parts.issues and out is not None:
         raise failure(parts.issues)
-    files = tuple((f.name, f.path, f.source) for f in parts.files)
+    files = tuple((f.name, f.copy or f.path, f.source) for f in parts.files)
     jobs = [Job(spec, work, files, bucket, parts.buckets, out) for bucket in range(parts.buckets)]
     used = min(workers or os.cpu_count() or 1, parts.buckets)
     results: list[BucketResult] = []
@@ -176,28 +176,25 @@ def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]
 
 def _prompts(spec: BuildSpec) -> list[Prompt]:
     """Load the declared prompts before anything is read, so that a typo costs nothing."""
-    prompts = []
+    prompts: dict[str, Prompt] = {}
+    episodes = spec.pairs.trajectories if spec.pairs else None
     for table, kind, declared in (
         ("selection_sft", "selection", spec.selection and spec.selection.prompt),
         ("bt_pairs", "scalar", spec.pairs and spec.pairs.prompt),
+        ("pointwise_scores", "scalar", spec.pointwise and spec.pointwise.prompt),
+        ("bt_pairs", "trajectory", episodes and episodes.prompt),
     ):
-        if bool(declared) != (table in spec.tables):
-            raise UsageError(f"{table} is {'declared but not published' if declared else 'published but not declared'}")
+        if declared and table not in spec.tables:
+            raise UsageError(f"{table} is declared but not published")
         if not declared:
+            if kind != "trajectory" and table in spec.tables and table not in spec.kinds:
+                raise UsageError(f"{table} is published but not declared")
             continue
         prompt = load(declared)
         if prompt.kind != kind:
             raise UsageError(f"{table} needs a {kind} prompt, and {prompt.id} is a {prompt.kind} prompt")
-        prompts.append(prompt)
-    if any(p.options.coordinate_space != "source" for p in prompts):
-        ways = {(s.dialect, s.space) for s in spec.sources if s.dialect}
-        if len(ways) > 1:
-            named = ", ".join(f"{dialect}/{space}" for dialect, space in sorted(ways, key=str))
-            raise UsageError(
-                f"coordinate_space converts points, but the sources write them in several ways ({named})",
-                next_command="coordinate_space: source, or one dataset per way of writing",
-            )
-    return prompts
+        prompts.setdefault(prompt.sha256, prompt)
+    return list(prompts.values())
 
 
 def _empty(identity: dict[str, Any]) -> list[str]:
