@@ -33,9 +33,12 @@ from .importers import (
     ImportedRow,
     ImportedState,
     InvalidTurn,
+    Remark,
     RowImporter,
 )
+from .importers.containers import is_parquet
 from .importers.containers import records as records_of
+from .importers.parquet import problems_of
 from .ledger import Claim, Ledger, Row
 from .legacy import LegacyDraws
 from .spec import READY, BuildSpec, SourceSpec
@@ -46,7 +49,7 @@ MAX_ISSUES = 1000  # a file of the wrong kind should not print a million lines
 SPILLED = ("states.jsonl", "rows.jsonl", "images.bin")  # copies, in the folder of the partition
 COPIED = -1  # stands for a file's number: the record stands in rows.jsonl
 JOINED = ("candidate_sets", "teacher_labels", "candidate_scores")  # kinds that are found by the set or state they name
-Progress = Callable[[str, int, int], None]  # (what, done, total); bytes
+Progress = Callable[..., None]  # (what, done, total), bytes or records; where it is known, how many records that is
 
 
 @dataclass
@@ -61,6 +64,7 @@ class SourceFile:
     bytes: int = 0
     records: int = 0
     stamp: tuple[int, int] = (0, 0)  # (size, mtime_ns) when it was read
+    copy: Path | None = None  # its records as lines, of a file in which they cannot be found again by offset
 
 
 @dataclass
@@ -75,6 +79,7 @@ class Partition:
     issues: list[Issue]  # records that stop a build
     redacted: Counter[str]  # kind of secret -> how many were replaced
     tally: Tally
+    records: list[int]  # per bucket: how many states, sets, labels and other records are in its index
 
 
 @dataclass
@@ -138,13 +143,17 @@ class _Pass:
         importer = IMPORTERS[source.kind, source.format]
         validator = for_schema(importer.schema)
         before = file.path.stat()
-        for line in records_of(file.path, digest.update):
+        lines = records_of(file.path, digest.update, source.kind)
+        if parquet := is_parquet(file.path):
+            lines = self._table(source, file, lines)
+        for line in lines:
             file.records += 1
             try:
                 record = jsonl.loads_line(line)
-                problems = validator.problems(record)
-                if self.redaction:
-                    record, problems = self.redaction.checked(record, problems, importer)
+                if not (problems := problems_of(record) if parquet else []):
+                    problems = validator.problems(record)
+                    if self.redaction:
+                        record, problems = self.redaction.checked(record, problems, importer)
             except jsonl.JsonError as error:
                 problems = [("$", str(error))]
             if problems:
@@ -152,9 +161,27 @@ class _Pass:
             else:
                 yield line, record
             if not file.records & 1023:
-                self.progress("reading", self.done + line.offset, self.total)
+                records = sum(read.records for read in self.files)
+                self.progress("reading", self.done + line.offset, self.total, records)
         self.done += before.st_size
         file.sha256, file.bytes, file.stamp = digest.hexdigest(), before.st_size, (before.st_size, before.st_mtime_ns)
+
+    def _table(self, source: SourceSpec, file: SourceFile, lines: Iterator[jsonl.Line]) -> Iterator[jsonl.Line]:
+        """The rows of a Parquet file; those that are read again later are copied. None of a file that is no table."""
+        try:
+            if source.format != "table":
+                raise ArmError("is Parquet, of which our own tables are read, with format: table")
+            with ExitStack() as stack:
+                copy = None
+                if isinstance(IMPORTERS[source.kind, source.format], RowImporter):
+                    file.copy = self.folder / f"table-{file.index}.jsonl"
+                    copy = stack.enter_context(file.copy.open("wb"))
+                for line in lines:
+                    if copy:
+                        copy.write(line.raw + b"\n")
+                    yield line
+        except ArmError as error:
+            self.issues.append(Issue(file.name, 0, "$", error.message))
 
     def invalid(
         self, source: SourceSpec, file: SourceFile, line: jsonl.Line, stage: str, problems: list[tuple[str, str]],
@@ -224,6 +251,8 @@ class _Pass:
             if isinstance(item, InvalidTurn):
                 problem = [(item.path, item.message)]
                 self.invalid(source, file, line, item.kind, problem, item.state_id, item.reason)
+            elif isinstance(item, Remark):
+                self.notes.append(Issue(file.name, line.number, item.path, item.message))
             elif isinstance(item, ImportedState):
                 self._keep_state(source, file, line, item)
             else:
@@ -374,6 +403,10 @@ class _Pass:
         exclusions: list[list[Row]] = [[] for _ in range(buckets)]
         for row in sorted(self.exclusions, key=lambda row: tuple(row.values())):  # not by which line came first
             exclusions[bucket_of(sha256_hex(row["source_id"]), buckets)].append(row)
+        self.indexed = [
+            len(states[b]) + sum(len(a[b]) for a in index.values()) // 4 + sum(map(len, extra[b]["ready"].values()))
+            for b in range(buckets)
+        ]
         for bucket in range(buckets):
             stem = self.folder / f"bucket-{bucket:05d}"
             stem.with_suffix(".json").write_bytes(
@@ -406,7 +439,9 @@ def partition(spec: BuildSpec, folder: Path, progress: Progress) -> Partition:
         buckets = spec.shards or bucket_count(work.size + joined)
         work.deal(buckets)
     redacted = work.redaction.counts if work.redaction else Counter()
-    return Partition(folder, buckets, work.files, work.ledger, work.notes, work.issues, redacted, work.tally)
+    return Partition(
+        folder, buckets, work.files, work.ledger, work.notes, work.issues, redacted, work.tally, work.indexed
+    )
 
 
 def failure(issues: list[Issue]) -> ArmError:

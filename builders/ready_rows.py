@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..prompts.render import rendered_sha256
+from ..schemas.actions import View
 from ..schemas.errors import Issue
 from ..schemas.ids import canonical_json, sha256_hex, task_group
 from ..schemas.images import ImageChecker, ImageError
 from ..schemas.store import ID_FIELDS
 from .ledger import Claim, Ledger, Row
+from .ready_pairs import ReadyPairs
 from .spec import BuildSpec
 from .splits import split_of
 from .training_rows import SOURCES, TrainingRows
@@ -21,6 +23,7 @@ class ReadyRows:
     def __init__(self, spec: BuildSpec, ledger: Ledger, training: TrainingRows, blobs: dict[str, bytes]) -> None:
         self._spec, self._ledger, self._training, self._blobs = spec, ledger, training, blobs
         self._checker = ImageChecker()
+        self._pairs = ReadyPairs(spec.pair_rules)
         self.issues: list[Issue] = []
         self.notes: list[Issue] = []
 
@@ -43,7 +46,7 @@ class ReadyRows:
         return Claim(record["source"]["file"], record["line"], content, how)
 
     def _row(self, kind: str, row_id: str, record: Row) -> None:
-        images = []
+        images, width, height = [], None, None
         for data in record["images"]:
             try:
                 image = self._checker.check(data)
@@ -52,6 +55,7 @@ class ReadyRows:
                 return
             self._blobs.setdefault(f"sha256:{image.sha256}", image.data)
             images.append(image.sha256)
+            width, height = image.width, image.height
         self._ledger.units_in[kind] += 1
         if reason := self._training.reviewed(row_id):
             self._ledger.exclude(kind, SOURCES[kind], row_id, reason)
@@ -60,6 +64,14 @@ class ReadyRows:
         split = "validation" if kind == "bench_items" else split_of(task_group(record["task"], unit), self._spec.split)
         row = {**record["row"], "images": [f"sha256:{sha}" for sha in images], "split": split}
         row["rendered_sha256"] = rendered_sha256(row["prompt"], images)
+        if kind == "bt_pairs":
+            declared = self._spec.sources[record["declared"]]
+            assert declared.dialect is not None
+            verdict = self._pairs.judge(row, declared.dialect, View(declared.space or "", width, height))
+            if verdict.reason:
+                self._ledger.exclude(kind, SOURCES[kind], row_id, verdict.reason, status=verdict.status)
+                return
+            row |= {"relation": verdict.relation, "pair_type": verdict.pair_type}
         self._training.keep(kind, row)
 
     def _bad_image(self, kind: str, row_id: str, record: Row, error: ImageError) -> None:

@@ -218,6 +218,12 @@ class BuildSpec:
     actor_sft: ActorSpec | None = None
     tokens: TokenSpec | None = None
     benchmarks: tuple[BenchmarkSpec, ...] = ()
+    ready_rules: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_RULES))  # of pairs without a prompt
+
+    @property
+    def pair_rules(self) -> Mapping[str, str]:
+        """What happens to a pair by the relation of its actions, made here or ready."""
+        return self.pairs.rules if self.pairs else self.ready_rules
 
     @cached_property
     def actors(self) -> frozenset[str | None]:
@@ -271,6 +277,7 @@ class BuildSpec:
                     else {}
                 ),
             },
+            **({"ready_rules": dict(self.ready_rules)} if self.ready_rules != DEFAULT_RULES else {}),
             **({"pointwise_scores": {"prompt": prompt(self.pointwise.prompt)}} if self.pointwise else {}),
             **({"actor_sft": _plain(self.actor_sft)} if self.actor_sft else {}),
             **({"tokens": _plain(self.tokens, "folder")} if self.tokens else {}),

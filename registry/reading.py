@@ -143,8 +143,8 @@ class _Reader:
         for name in ("revision", "file"):
             if name in data and ways != ["repo"]:
                 self.issue(f"{where}.{name}", "means something beside repo only")
-        if (data["format"] == TABLE) != (ways == ["dataset"]):
-            self.issue(f"{where}.format", "dataset is read with format: table, and nothing else is")
+        if ways == ["dataset"] and data["format"] != TABLE:
+            self.issue(f"{where}.format", "is not how a dataset is read; write format: table")
         if ways == ["dataset"]:
             return self._version(data["dataset"], "dataset", f"{where}.dataset")
         return self._raw(data, where) if ways == ["repo"] else None

@@ -48,6 +48,8 @@ class Training:
             spec = replace(spec, selection=SelectionSpec(prompt, **_given(options, "duplicates", "shuffle")))
         if (options := tables.get("bt_pairs")) is not None and "prompt" in options:
             spec = replace(spec, pairs=self._pairs(options, f"{at}.bt_pairs"))
+        elif options is not None:
+            spec = replace(spec, ready_rules={**DEFAULT_RULES, **options.get("rules", {})})
         if (options := tables.get("pointwise_scores")) is not None and "prompt" in options:
             prompt = self._prompt(options, "scalar", f"{at}.pointwise_scores")
             spec = replace(spec, pointwise=PointwiseSpec(prompt))

@@ -71,9 +71,7 @@ IMPORTERS: Mapping[tuple[str, str], Importer] = {
     ("selection_sft", "first_release"): StateImporter(
         "first_release_selection/1", first_release_rows.selection, yields=("selection_sft",)
     ),
-    ("bt_pairs", "first_release"): StateImporter(
-        "first_release_pair/1", first_release_rows.pair, yields=("bt_pairs",)
-    ),
+    ("bt_pairs", "first_release"): StateImporter("first_release_pair/1", first_release_rows.pair, yields=("bt_pairs",)),
     ("bench_items", "webprmbench"): GroupImporter(
         "webprmbench_item/1", webprmbench.state_of, webprmbench.items, yields=("bench_items",)
     ),

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from ...schemas import jsonl
 from ...schemas.actions import parse
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json, task_group
@@ -22,7 +21,6 @@ from .pictures import read_picture
 from .types import Context, ImportedState, InvalidTurn
 
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>|\Z)", re.S)
-_TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
 _DRAW = re.compile(r"0|[1-9][0-9]{0,8}")  # one way to write each: "00" would be a second draw 0
 _TOOL_RESPONSE = re.compile(r"<tool_response>.*?(?:</tool_response>|\Z)", re.S)
 _MARKUP = re.compile(r"<\|vision_start\|><\|image_pad\|><\|vision_end\|>|</?tool_response>")
@@ -64,7 +62,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
         "history": history,
         "messages_json": None,
         "prompt_text": record["prompt_text"],
-        "tools_json": _tools(block[1]) if (block := _TOOLS.search(record["prompt_text"])) else None,
+        "tools_json": texts.listed_tools(record["prompt_text"]),
         "observation_text": None if record["images"] else "\n".join(said[-1:]),
         "elements": [],
         "demo_response": record.get("demo_action"),
@@ -99,12 +97,3 @@ def teacher_label(record: dict[str, Any], context: Context) -> dict[str, Any]:
 @lru_cache(maxsize=4096)  # of some thousand states, each with many draws
 def _images(*paths: str) -> str:
     return canonical_json({"images": paths})
-
-
-@lru_cache(maxsize=64)  # an agent's tools are the same in all its states
-def _tools(block: str) -> str | None:
-    """The text between the ``<tools>`` tags as a JSON list; None when a line of it is not JSON."""
-    try:
-        return canonical_json([jsonl.loads(line.encode()) for line in block.split("\n") if line.strip()])
-    except ValueError:
-        return None

@@ -13,6 +13,7 @@ from typing import Any
 from ...schemas import jsonl
 from ...schemas.errors import ArmError
 from ...schemas.images import sniff
+from .chat import without_nulls
 from .pictures import read_picture
 from .types import Context, ImportedState, InvalidTurn
 
@@ -51,11 +52,21 @@ def _label_record(row: Row, _: Callable[[str], bytes]) -> Row:
     return {name: row[name] for name in _LABEL}
 
 
+def _ready_record(row: Row, picture: Callable[[str], bytes]) -> Row:
+    """A training row; its messages, which Parquet fills with nulls, hold only the keys they need."""
+    messages = {k: without_nulls(row[k]) for k in ("prompt", "completion", "chosen", "rejected") if k in row}
+    left = {name: value for name, value in row.items() if name not in ("rendered_sha256", "split")}
+    return {**left, **messages, "images": [_data_url(picture(reference)) for reference in row["images"]]}
+
+
 # Table -> function from (row, bytes of a picture by its reference) to the record.
 RECORDS: Mapping[str, Callable[[Row, Callable[[str], bytes]], Row]] = {
     "states": _state_record,
     "candidate_sets": _set_record,
     "teacher_labels": _label_record,
+    "selection_sft": _ready_record,
+    "bt_pairs": _ready_record,
+    "pointwise_scores": _ready_record,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from ...schemas import jsonl
@@ -13,6 +14,7 @@ _REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.S)
 _URL = re.compile(r"\b(?:Active tab|Current URL|URL)\s*:\s*(https?://[^\s<>\"']+|about:[a-z]+)", re.I)
 # Lines that frame a task in known agents' first message; they are not part of the task.
 _FRAME = re.compile(r"^\s*(?:Step\s+\d+\.?(?:\s*URL:.*)?|(?:Active tab|Current URL|URL)\s*:.*)\s*$", re.I | re.M)
+_TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
 _TASK_LABEL = re.compile(r"^\s*(?:Task|Goal|Instruction)\s*:\s*", re.I)
 
 
@@ -34,6 +36,21 @@ def newest_url(texts: list[str]) -> str | None:
         if found := _URL.findall(text):
             return str(found[-1])
     return None
+
+
+def listed_tools(prompt: str) -> str | None:
+    """The tools between the ``<tools>`` tags of a rendered prompt, one a line, as a JSON list; None without them."""
+    block = _TOOLS.search(prompt)
+    return _json_lines(block[1]) if block else None
+
+
+@lru_cache(maxsize=64)  # an agent's tools are the same in all its states
+def _json_lines(block: str) -> str | None:
+    """None when a line is not JSON."""
+    try:
+        return canonical_json([jsonl.loads(line.encode()) for line in block.split("\n") if line.strip()])
+    except ValueError:
+        return None
 
 
 def written_calls(content: str, tool_calls: list[dict[str, Any]] | None) -> str:

@@ -229,7 +229,7 @@ SOURCES = {
     "repo: a/b, revision: v1, file: ../x": "'../x' is no path or glob within a repository",
     "repo: a/b, revision: v1, file: /etc/passwd": "is no path or glob within a repository",
     "path: x.jsonl, revision: v1": "means something beside repo only",
-    "dataset: a@1.0.0": "dataset is read with format: table, and nothing else is",
+    "dataset: a@1.0.0": "is not how a dataset is read; write format: table",
 }
 
 

@@ -12,16 +12,14 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from action_reward_models.builders.importers import IMPORTERS
 from action_reward_models.schemas import arrow, digests, store
 from action_reward_models.schemas.arrow import Images
 from action_reward_models.schemas.validate import for_schema
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SOURCE_RECORDS = {
-    *("episode", "first_release_state", "first_release_candidates", "first_release_label"),
-    *("table_state", "table_candidates", "table_label"),
-}
-ROWS = sorted(f"{folder.name}/1" for folder in EXAMPLES.iterdir() if folder.name not in SOURCE_RECORDS)
+SOURCE_RECORDS = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values(), "review/1"}
+ROWS = sorted({f"{folder.name}/1" for folder in EXAMPLES.iterdir()} - SOURCE_RECORDS)
 PICTURES = {f"sha256:{hashlib.sha256(data).hexdigest()}": data for data in (b"picture", b"second")}
 MODES: tuple[Images, ...] = ("embed", "reference")
 
@@ -84,7 +82,7 @@ def digests_of(name: str, rows: list[Any]) -> list[bytes]:
 
 
 def test_all_row_schemas_are_here() -> None:
-    assert len(ROWS) == 12
+    assert len(ROWS) == 13
     assert set(store.TABLES.values()) <= set(ROWS)
     assert {name: arrow.image_columns(name) for name in ROWS if arrow.image_columns(name)} == {
         "state/1": {"screenshot": False},
@@ -93,6 +91,7 @@ def test_all_row_schemas_are_here() -> None:
         "pointwise_score/1": {"images": True},
         "actor_sft/1": {"images": True},
         "reserve/1": {"images": True},
+        "bench_item/1": {"images": True},
     }
 
 
