@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata, resources
@@ -18,7 +20,7 @@ from ..prompts.render import RENDERER_VERSION, Prompt
 from ..schemas.arrow import image_columns
 from ..schemas.digests import combine
 from ..schemas.errors import ArmError
-from ..schemas.ids import sha256_hex
+from ..schemas.ids import file_sha256, sha256_hex
 from ..schemas.manifest import identity_digest
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
@@ -80,6 +82,36 @@ def environment(files: Mapping[str, dict[str, Any]], workers: int, seconds: floa
         "workers": workers,
         "seconds": round(seconds, 1),
     }
+
+
+def fingerprint(spec: BuildSpec, parts: Partition) -> str:
+    """Digest of everything that decides the files of the buckets, down to the versions of what writes them.
+
+    The specification is taken whole, whatever fields it has, and the sources by what was read of them: a picture may
+    have changed beside a file of records that did not.
+    """
+    copied = sorted(path for path in parts.folder.iterdir() if not path.name.startswith("bucket-"))
+    said = {
+        "spec": asdict(spec),
+        "buckets": parts.buckets,
+        "sources": [[f.name, f.sha256] for f in parts.files],
+        "copied": [[path.name, file_sha256(path)] for path in copied],
+        "code": code_sha256(),
+        "packages": packages(),
+    }
+    return sha256_hex(json.dumps(said, sort_keys=True, default=_place))
+
+
+def _place(value: object) -> str:
+    """A file is what was read of it, wherever it lies."""
+    if isinstance(value, Path):
+        return ""
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def packages() -> dict[str, str]:
+    """Versions of what a build rests on."""
+    return {**{name: metadata.version(name) for name in PACKAGES}, "python": platform.python_version()}
 
 
 def write(folder: Path, identity: dict[str, Any], env: dict[str, Any]) -> dict[str, Any]:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import glob
-import multiprocessing
 import os
-import shlex
 import shutil
-import signal
-import socket
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +16,15 @@ from ..prompts.render import Prompt
 from ..schemas import gates
 from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.ids import file_sha256
-from ..schemas.manifest import manifest_of
+from . import executors
 from . import manifest as manifests
 from .bucket import BucketResult, Job, build_bucket
+from .cluster import Cluster
 from .partition import Partition, Progress, failure, partition
 from .published import write_loader, write_prompts, write_schemas
 from .spec import BuildSpec
 from .training_rows import load
+from .workspace import Kept, refuse_foreign, workspace
 
 # Renders README.md from the manifest; the cards live on this floor too, so that the caller hands them in.
 Card = Callable[[dict[str, Any]], str]
@@ -38,12 +32,18 @@ Card = Callable[[dict[str, Any]], str]
 
 @dataclass(frozen=True)
 class Built:
-    """A finished build. ``notes``: records sent to exclusions by declaration. ``warnings``: gates that only warn."""
+    """A finished build.
+
+    ``notes``: records sent to exclusions by declaration. ``warnings``: gates that only warn. ``resumed``: how many of
+    ``buckets`` an earlier run had finished that did not come to its end.
+    """
 
     folder: Path
     manifest: dict[str, Any]
     notes: tuple[Issue, ...]
     warnings: tuple[str, ...]
+    resumed: int
+    buckets: int
 
 
 def build(
@@ -60,20 +60,32 @@ def build(
 
     ``executor`` is any `concurrent.futures` executor whose workers see the same files; without one, ``workers`` local
     processes (default: the CPUs, never more than buckets) are used. The rows and their digests do not depend on it.
-    Everything is made in a temporary folder beside ``out`` and moved there when it is complete: a failed or killed
-    build leaves the old folder as it was. Without ``enforce`` violated gates only warn. Raises ArmError for problems of
-    the sources, gates and prompts.
+    Everything is made in a folder beside ``out`` and moved there when it is complete: a failed or killed build leaves
+    the old folder as it was. One that was killed or interrupted, or that lost its workers, also leaves its finished
+    buckets, and the next build of the same sources with the same parameters and code goes on from there. Without
+    ``enforce`` violated gates only warn. Raises ArmError for problems of the sources, gates and prompts, and while
+    another process builds ``out``.
     """
     started = time.monotonic()
     out = out.resolve()  # through a link: the folder it leads to is replaced, not the link
     prompts = _prompts(spec)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with _workspace(out) as work:
-        _refuse_foreign(out, spec.name)
-        made = work / "made"
-        made.mkdir()
-        parts, results, used = _run(spec, work, made, workers, executor, progress)
-        issues = parts.issues + [issue for result in results for issue in result.issues]
+    with workspace(out) as work:
+        refuse_foreign(out, spec.name)
+        if isinstance(executor, Cluster):
+            executor.inspect(work.run, [path for source in spec.sources for _, path in source.files])
+        parts = partition(spec, work.run, progress)
+        if parts.issues:
+            raise failure(parts.issues)
+        kept = work.adopt(manifests.fingerprint(spec, parts))
+        found = {bucket: result for bucket in range(parts.buckets) if (result := kept.get(bucket))}
+        at_once = executor.workers if isinstance(executor, Cluster) else workers or os.cpu_count() or 1
+        used = min(at_once, parts.buckets)
+        try:
+            results = _run(spec, parts, kept, found, used, executor, progress)
+        except executors.LostWorkersError:
+            work.keep = True
+            raise
+        issues = [issue for result in results for issue in result.issues]
         if issues:
             raise failure(issues)
         _refuse_changed(parts)
@@ -84,15 +96,16 @@ def build(
             raise gates.refusal(violated)
         warnings = [f"{v.message}; publishing will refuse it without {v.allow}" for v in violated]
         warnings += gates.warnings(identity) + _empty(identity)
+        kept.sweep(results)
         files = {
             f.path: {"sha256": f.sha256, "bytes": f.stored_bytes} for result in results for f in result.files
-        } | _described(made, spec, prompts)
+        } | _described(kept.made, spec, prompts)
         env = manifests.environment(files, used, time.monotonic() - started)
-        manifest = manifests.write(made, identity, env)
-        (made / "README.md").write_text(card(manifest), "utf-8")
-        _replace(made, out, work)
+        manifest = manifests.write(kept.made, identity, env)
+        (kept.made / "README.md").write_text(card(manifest), "utf-8")
+        work.replace(out)
     notes = sorted([*parts.notes, *(note for result in results for note in result.notes)])
-    return Built(out, manifest, tuple(notes), tuple(warnings))
+    return Built(out, manifest, tuple(notes), tuple(warnings), len(found), parts.buckets)
 
 
 def check(
@@ -101,7 +114,9 @@ def check(
     """Read everything as a build would, write nothing, and return (all issues, the account per stage)."""
     prompts = _prompts(spec)
     with tempfile.TemporaryDirectory(prefix="arm-check-") as folder:
-        parts, results, _ = _run(spec, Path(folder), None, workers, None, progress)
+        parts = partition(spec, Path(folder), progress)
+        used = min(workers or os.cpu_count() or 1, parts.buckets)
+        results = _run(spec, parts, None, {}, used, None, progress)
         issues = parts.issues + [issue for result in results for issue in result.issues]
         if issues:
             return sorted(issues), {}
@@ -111,62 +126,56 @@ def check(
         return [Issue(spec.name, 0, violation.path, violation.message) for violation in violated], ledger
 
 
+@dataclass(frozen=True)
+class _Task:
+    """One bucket to be built and ``kept``, or only checked. ``code``: digest of the code that it is for."""
+
+    job: Job
+    kept: Kept | None
+    code: str
+    records: int
+
+
 def _run(
-    spec: BuildSpec, work: Path, out: Path | None, workers: int | None, executor: Executor | None, progress: Progress
-) -> tuple[Partition, list[BucketResult], int]:
-    parts = partition(spec, work, progress)
-    if parts.issues and out is not None:
-        raise failure(parts.issues)
+    spec: BuildSpec, parts: Partition, kept: Kept | None, found: dict[int, BucketResult], workers: int,
+    executor: Executor | None, progress: Progress,
+) -> list[BucketResult]:  # fmt: skip
+    """The results of all buckets; those that are ``found`` are not built."""
     files = tuple((f.name, f.copy or f.path, f.source) for f in parts.files)
-    jobs = [Job(spec, work, files, bucket, parts.buckets, out) for bucket in range(parts.buckets)]
-    used = min(workers or os.cpu_count() or 1, parts.buckets)
-    results: list[BucketResult] = []
+    code = manifests.code_sha256()
+    records = parts.records
+    tasks = [
+        _Task(Job(spec, parts.folder, files, bucket, parts.buckets, None), kept, code, records[bucket])
+        for bucket in range(parts.buckets)
+        if bucket not in found
+    ]
+    results = [*found.values()]
+    done, total = sum(records[bucket] for bucket in found), sum(records)
+    progress("building", done, total, done)
     try:
-        for done, result in enumerate(_results(jobs, used, executor), 1):
+        for task, result in executors.results(_finish, tasks, workers, executor):
             results.append(result)
-            progress("building", done, parts.buckets)
+            done += task.records
+            progress("building", done, total, done)
     except (ValueError, KeyError, TypeError, AttributeError, OSError):
         _refuse_changed(parts)  # buckets find records by offset: in another file they read nonsense
         raise
-    return parts, results, used
+    return results
 
 
-def _results(jobs: Sequence[Job], workers: int, executor: Executor | None) -> Iterator[BucketResult]:
-    if executor is None and workers == 1:
-        yield from map(build_bucket, jobs)
-        return
-    # spawn: a forked child would inherit pyarrow's threads in whatever state they were
-    spawn = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
-    pool = executor or ProcessPoolExecutor(workers, mp_context=spawn, initializer=_follow_the_parent)
-    try:
-        futures = [pool.submit(build_bucket, job) for job in jobs]
-        for future in as_completed(futures):
-            yield future.result()
-    except BrokenProcessPool as error:
-        raise ArmError(
-            "a worker process ended without a word, as when memory runs out", next_command="arm build --workers 1"
-        ) from error
-    except BaseException:  # an interrupt: nobody waits for buckets that nobody will use
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
-        raise
-    finally:
-        if executor is None:
-            pool.shutdown(cancel_futures=True)
-
-
-def _follow_the_parent() -> None:
-    """In a worker: an interrupt is the parent's business, and a worker whose parent was killed ends, too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+def _finish(task: _Task) -> BucketResult:
+    """In a worker: build a bucket, and hand it over when it is complete."""
+    if task.code != manifests.code_sha256():
+        raise ArmError("a worker runs another version of the code", next_command="start the workers anew")
+    if task.kept is None:
+        return build_bucket(task.job)
+    if known := task.kept.get(task.job.bucket):  # a cluster asks again when it lost what a worker had answered
+        return known
+    written = Path(tempfile.mkdtemp(prefix=f"bucket-{task.job.bucket:05d}-", dir=task.job.folder))
+    result = build_bucket(replace(task.job, out=written))
+    task.kept.put(task.job.bucket, result, written)
+    shutil.rmtree(written, ignore_errors=True)
+    return result
 
 
 def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]:
@@ -219,79 +228,8 @@ def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[s
     return result
 
 
-@contextmanager
-def _workspace(out: Path) -> Iterator[Path]:
-    """A temporary folder beside ``out``, on the same file system, gone afterwards.
-
-    What a killed build left behind is cleared first: its folder is named by host and process.
-    """
-    prefix = f".{out.name}-{socket.gethostname()}-"
-    for left in out.parent.glob(f"{glob.escape(prefix)}*"):
-        if _gone(left.name.removeprefix(prefix)):
-            if (left / "old").exists() and not out.exists():  # killed between the two renames
-                (left / "old").rename(out)
-            shutil.rmtree(left, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=out.parent))
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _gone(rest: str) -> bool:
-    """True for the name of a workspace, less its prefix, whose process has ended."""
-    pid = rest.partition("-")[0]
-    if not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return False
-
-
-def _refuse_foreign(out: Path, name: str) -> None:
-    """Only a build of the same dataset is ever replaced, and only when it holds no file that no build made."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    aside = f"mv {shlex.quote(str(out))} {shlex.quote(str(out.with_name(out.name + '.old')))}"
-    elsewhere = f"{aside}   # or name another folder with arm build --out"
-    try:
-        manifest = manifest_of(out)
-    except ArmError as error:
-        message = f"is not a build ({error.message}) and would be replaced"
-        raise ArmError(message, where=str(out), next_command=elsewhere) from error
-    if manifest["identity"]["name"] != name:
-        message = f"is a build of {manifest['identity']['name']}, not of {name}"
-        raise ArmError(message, where=str(out), next_command=elsewhere)
-    made = {*manifest["environment"]["files"], "manifest.json", "README.md"}
-    paths = {path.relative_to(out) for path in out.rglob("*") if path.is_symlink() or not path.is_dir()}
-    found = {path.as_posix() for path in paths if path.parts[0] != "__pycache__"}  # of load.py, when it was imported
-    if foreign := sorted(found - made):
-        shown = ", ".join(foreign[:5]) + (", ..." if len(foreign) > 5 else "")
-        message = f"holds files that no build made and that would be lost: {shown}"
-        raise ArmError(
-            message, where=str(out), next_command="move them out of it, or name another folder with arm build --out"
-        )
-
-
 def _refuse_changed(parts: Partition) -> None:
     for file in parts.files:
         stat = file.path.stat() if file.path.exists() else None
         if stat is None or (stat.st_size, stat.st_mtime_ns) != file.stamp:
             raise ArmError("the file changed while it was read; nothing was built", where=file.name)
-
-
-def _replace(made: Path, out: Path, work: Path) -> None:
-    os.chmod(made, 0o755)  # noqa: S103, PTH101 - mkdtemp's 0700 is for the workspace, a build is for its readers
-    old = work / "old"
-    if out.exists():
-        out.rename(old)
-    try:
-        made.rename(out)
-    except BaseException:
-        if old.exists():
-            old.rename(out)
-        raise

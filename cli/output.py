@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..schemas.errors import ArmError, Issue, UsageError, plain
+from . import progress as progresses
 
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
@@ -22,6 +22,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print machin
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), default=None, help="Processes; by default one per CPU. Never changes rows."
 )
+progress = progresses.progress
 MAX_SHOWN = 50  # issues on a terminal; --json has them all
 
 
@@ -114,32 +115,6 @@ def typed(*more: str) -> str:
             words += [parameter.opts[-1]] if isinstance(parameter, click.Option) else []
             words += [] if flag else [str(value)]
     return shlex.join([*words, *more])
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress callback (what, done, total): a bar on a terminal, silence elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done, total=total)
-
-        yield show
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
