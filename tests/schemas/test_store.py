@@ -13,7 +13,6 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from action_reward_models.builders.importers import IMPORTERS
-from action_reward_models.builders.importers import IMPORTERS
 from action_reward_models.schemas import store
 from action_reward_models.schemas.errors import UsageError
 from action_reward_models.schemas.store import ID_FIELDS, TABLES
