@@ -253,6 +253,7 @@ class _Pass:
                 self.invalid(source, file, line, item.kind, problem, item.state_id, item.reason)
             elif isinstance(item, Remark):
                 self.notes.append(Issue(file.name, line.number, item.path, item.message))
+                self.tally.remarks.append(self.notes[-1])
             elif isinstance(item, ImportedState):
                 self._keep_state(source, file, line, item)
             else:

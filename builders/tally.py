@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..schemas.errors import Issue
 from .ledger import Row
 
 
@@ -15,6 +16,7 @@ class Tally:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)  # (file, kind) -> items of valid records
     facts: Counter[tuple[str, Any]] = field(default_factory=Counter)  # (what, value) -> items that say so
     repeated: dict[str, str] = field(default_factory=dict)  # id of a set that came more than once -> its state
+    remarks: list[Issue] = field(default_factory=list)  # of the notes, those on records that are used all the same
     labelled_states: int = 0  # states of which a candidate set has a label
 
     def add(self, kind: str, file: str, row: Row, constants: Mapping[str, Any]) -> None:

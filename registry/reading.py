@@ -23,7 +23,7 @@ from .training import TRAINING, Training
 
 _CONSTANTS = ("actor", "actor_revision", "sampling", "teacher", "score_source")
 # Field of a source -> kinds of what it holds that it says something about; one that nothing reads is refused.
-_ONLY = {
+SAYS = {
     "dialect": ("states", "candidate_sets", "candidate_scores", "bt_pairs"),
     "space": ("states", "candidate_sets", "candidate_scores", "bt_pairs"),
     "actor": ("candidate_sets", "teacher_labels", "candidate_scores"),
@@ -114,9 +114,9 @@ class _Reader:
         if data.get("dialect", "function") not in DIALECTS:
             self._unknown(f"{where}.dialect", "dialect", data["dialect"], DIALECTS)
         held = yields(data["kind"], data["format"])
-        for name in sorted(set(data) & set(_ONLY)):
-            if not set(held) & set(_ONLY[name]):
-                self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(_ONLY[name])}")
+        for name in sorted(set(data) & set(SAYS)):
+            if not set(held) & set(SAYS[name]):
+                self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(SAYS[name])}")
         files = matching(data["path"], self.file.path.parent) if "path" in data else []
         if "path" in data and not files:
             self.issue(f"{where}.path", f"matches no file: {data['path']}")
