@@ -24,7 +24,7 @@ from .dialect import Dialect, Scan
 from .model import Call, UnreadableError
 
 FENCE = "```"
-_LANGUAGE = re.compile(r"(?i:python3?|py)(?=\s|$)|")
+_LANGUAGE = re.compile(r"(?i:python3?|py)(?=\s|$|`)|")
 _IMPORT = re.compile(r"import[^\S\n]+(?:pyautogui|time)(?:[^\S\n]*+,[^\S\n]*+(?:pyautogui|time))*+(?![\w.])")
 _BLANK = re.compile(r"(?:[;\s]++|#[^\n]*+)*+")
 _WORD = re.compile(r"(?:WAIT|DONE|FAIL)\b")
@@ -35,16 +35,14 @@ def scan(tail: str) -> Scan:
     calls: list[Call] = []
     bodies: list[str] = []
     spans: list[tuple[int, int]] = []
-    if (
-        tail in WORDS
-        or _IMPORT.match(tail)
-        or (is_known(python_calls.name_at(tail, 0)) and python_calls.is_call(tail, 0))
-    ):
-        end = _block(tail, 0, calls)
-        if end < len(tail):
+    code = tail.strip()
+    known = is_known(python_calls.name_at(code, 0)) and python_calls.is_call(code, 0)
+    if known or code in WORDS or _IMPORT.match(code):
+        end = _block(code, 0, calls)
+        if end < len(code):
             raise UnreadableError(f"{FENCE} at character {end}, after code without one")
         if calls:
-            return Scan(tuple(calls), tail, [(0, end)])
+            return Scan(tuple(calls), code, [(0, len(tail))])
     at = tail.find(FENCE)
     while at >= 0:
         language = _LANGUAGE.match(tail, at + len(FENCE))

@@ -167,6 +167,8 @@ def written(call: Call) -> list[str]:
     name = call.name if call.verb == "other" or _verb(call.name) == call.verb else _SAYS.get(call.verb, "")
     if call.verb == "press" and name not in TOOLS:
         name = "pyautogui.hotkey" if len(left.get("keys", ())) > 1 else "pyautogui.press"
+    if name != call.name and name in TOOLS and not left.keys() <= TOOLS[name].params.keys():
+        return []  # what another dialect says beyond this
     if call.verb == "wait" and not left:
         return ["WAIT"]
     if call.verb == "stop":

@@ -102,9 +102,8 @@ class Dialect:
         """``(thought, the rest)`` at the closing tag, or, without one, before the first opener."""
         if cut >= 0:
             return _thought(whole[:cut]), whole[cut + len(_CLOSE) :].strip()
-        begin = whole.find(self.opener) if self.opener else -1
-        if begin < 0 and self.bare_opener:
-            begin = whole.find(self.bare_opener)
+        found = [whole.find(opener) for opener in (self.opener, self.bare_opener) if opener]
+        begin = min((at for at in found if at >= 0), default=-1)
         if begin < 0:
             return (_thought(whole), "") if whole.startswith(_OPEN) else ("", whole)
         return _thought(whole[:begin]), whole[begin:]

@@ -31,8 +31,8 @@ _MEMBERS = 16  # of a reply; the model writes three
 
 def scan(tail: str) -> Scan:
     """Reads a JSON object with an action string, the text after ``ACTION:``, or all of ``tail``."""
-    if tail.startswith("{"):
-        thought, action, _ = reply(tail)
+    if tail.lstrip().startswith("{"):
+        thought, action, _ = reply(tail.strip())
         if type(action) is not str:
             raise UnreadableError("the action is a JSON object, its points percentages: see dialect molmoweb_json")
         return Scan(_calls(action), action.strip(), [(0, len(tail))], thought)

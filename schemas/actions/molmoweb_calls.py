@@ -142,6 +142,8 @@ def written(words: Family, call: Call) -> tuple[str, dict[str, Any]]:
         if name in ("mouse_click", "mouse_dblclick"):
             left.setdefault("button", "left")
         left = {key: left[key] for key in (*form.params, *left) if key in left}
+        if name != call.name and not left.keys() <= {*form.params, "bid"}:
+            raise no_words(words, call)  # what another dialect says beyond this
     try:
         if name and call_of(words, name, left) == Call(name, call.verb, call.arguments):
             return name, left

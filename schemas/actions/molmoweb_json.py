@@ -45,9 +45,9 @@ _COORDINATES = ("x", "y", "from_x", "from_y", "to_x", "to_y")
 
 def scan(tail: str) -> Scan:
     """Reads the one action of a reply that is all of ``tail``."""
-    if not tail.startswith("{"):
+    if not tail.lstrip().startswith("{"):
         raise UnreadableError("no action")
-    thought, action, raw = reply(tail, lambda source, at: decode(source, at, exact=True))
+    thought, action, raw = reply(tail.strip(), lambda source, at: decode(source, at, exact=True))
     if type(action) is not dict:
         raise UnreadableError("the action is no JSON object; action strings are dialect molmoweb")
     return Scan((_call(action),), raw, [(0, len(tail))], thought)

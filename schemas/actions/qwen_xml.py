@@ -136,6 +136,8 @@ def render(calls: Sequence[Call]) -> str:
 def _function(call: Call) -> str:
     written = plain(call, "qwen_xml")
     tool = TOOLS.get(written["name"], UNKNOWN)
+    if not _FUNCTION.fullmatch(f"{FUNCTION}{written['name']}>"):
+        raise ArmError(f"the dialect qwen_xml has no words for the name {call.name!r}")
     parameters = "".join(
         f"<parameter={key}>\n{_written(call, tool.params.get(canonical_name(tool, key)), key, value)}\n</parameter>\n"
         for key, value in written["arguments"].items()
@@ -150,8 +152,11 @@ def _written(call: Call, reader: Any, key: str, value: Any) -> str:
     if type(value) is tuple:
         value = list(value)
     raw = value if type(value) is str else json.dumps(value, ensure_ascii=False)
-    named = _PARAMETER.fullmatch(f"<parameter={key}>") and _FUNCTION.fullmatch(f"{FUNCTION}{call.name}>")
-    if not named or _TAG.search(raw) or json_value(_value(raw, reader, key)) != json_value(value):
+    if (
+        not _PARAMETER.fullmatch(f"<parameter={key}>")
+        or _TAG.search(raw)
+        or json_value(_value(raw, reader, key)) != json_value(value)
+    ):
         raise ArmError(f"the dialect qwen_xml has no words for {key} of {call.name}")
     return raw
 
