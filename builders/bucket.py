@@ -55,6 +55,7 @@ class BucketResult:
     statistics: Counter[tuple[str, ...]] = field(default_factory=Counter)
     seen: dict[tuple[str, str], bytes] = field(default_factory=dict)  # (table, split) -> distinct rendered digests
     groups: dict[str, set[bytes]] = field(default_factory=dict)  # fact -> distinct hashed values, for the card's counts
+    audits: Row = field(default_factory=dict)  # as `Audits.partial` gives it
 
 
 class _Record(NamedTuple):
@@ -99,6 +100,9 @@ class _Bucket:
         self.ledger = Ledger(partial(self.tables["exclusions"].add, split="train"))
         self.stem = job.folder / f"bucket-{job.bucket:05d}"
         self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics)
+        self.audits = self.training.audits
+        self.contents: dict[str, str] = {}  # state id -> what stands for all that can be seen of it
+        self.judged: list[tuple[list[Row], Scene]] = []  # sets of states that look the same, until the last of them
 
     def run(self) -> BucketResult:
         index = orjson.loads(self.stem.with_suffix(".json").read_bytes())
@@ -114,8 +118,8 @@ class _Bucket:
             self.splits = legacy.splits(*self._draws(sets, labels))
         built = self._states(index["states"])
         covered = set()
-        # Rows are written as they come: by screenshot, so that a picture repeats within one row group, then by id.
-        for set_id in sorted(sets, key=lambda s: (_group(built.get(sets[s][0].imported["state_id"])), s)):
+        looked = ""
+        for set_id in sorted(sets, key=lambda s: (self._group(built.get(sets[s][0].imported["state_id"])), s)):
             if record := self._one("candidate_sets", set_id, sets.pop(set_id)):
                 state = built.get(record.imported["state_id"])
                 if state is None:
@@ -124,7 +128,11 @@ class _Bucket:
                     self.ledger.exclude("candidate_sets", "candidate_sets", set_id, "no_state", detail)
                 else:
                     covered.add(state["state_id"])
+                    if (content := self.contents[state["state_id"]]) != looked:
+                        self._train()
+                        looked = content
                     self._set(record, state, labels.pop(set_id, []), scores.pop(set_id, []))
+        self._train()
         for kind, left in (("teacher_labels", labels), ("candidate_scores", scores)):
             for set_id in sorted(left):
                 for record in left[set_id]:
@@ -151,16 +159,19 @@ class _Bucket:
             blobs = _mapped(self.job.folder / "images.bin", stack)
             for offset, length in spilled:
                 record = orjson.loads(rows[offset : offset + length])
-                image = None
+                image, given = None, None
                 if record["image"]:
                     start, size = record["image"]
+                    data = blobs[start : start + size]
                     try:
-                        image = checker.check(blobs[start : start + size])
+                        image = checker.check(data)
+                        given = sha256_hex(data) if image.ops else image.sha256
                     except ImageError as error:
                         self._bad_image(record, error)
                         continue
+                self.contents[record["row"]["state_id"]] = states.content(record["row"], given)
                 self._state(record, image, built)
-        for row in sorted(built.values(), key=lambda row: (_group(row), row["state_id"])):
+        for row in sorted(built.values(), key=lambda row: (self._group(row), row["state_id"])):
             self._add("states", row)
         return built
 
@@ -172,6 +183,7 @@ class _Bucket:
         if image:
             self.blobs.setdefault(f"sha256:{image.sha256}", image.data)
         built[row["state_id"]] = row
+        self.audits.state(row, self.contents[row["state_id"]], image)
         count = self.result.statistics
         count["states", row["split"]] += 1
         count["screenshots", "with" if image else "without"] += 1
@@ -270,6 +282,7 @@ class _Bucket:
         split = self.splits[1].get(record.imported["set_id"], "train") if self.splits else state["split"]
         row, parsed = candidate_sets.build(record.imported, declared, record.source, split, view)
         self._add("candidate_sets", row)
+        self.audits.candidate_set(row, parsed, view)
         count = self.result.statistics
         count["candidate_sets", row["split"]] += 1
         count["distinct_actions", str(row["distinct_actions"])] += 1
@@ -283,7 +296,14 @@ class _Bucket:
         self._coverage("candidate_sets", [row["set_id"]], {row["set_id"]} if judged else set(), "no_label")
         if judged:
             scene = Scene(row, parsed, view, state, declared.dialect, self.spoken[state["state_id"]], scores)
-            self.training.add(labels, scene)
+            self.judged.append((labels, scene))
+
+    def _train(self) -> None:
+        """Make training rows of the judged sets, now that all labels of states that look the same are known."""
+        quarantined = self.audits.judged(self.judged)
+        for labels, scene in self.judged:
+            self.training.add(labels, scene, quarantined)
+        self.judged.clear()
 
     def _scores(self, records: list[_Record], set_row: Row) -> candidate_scores.Scores:
         """The scores of a set, by what made them; records that do not fit the set are excluded."""
@@ -341,6 +361,10 @@ class _Bucket:
         if table in self.tables:
             self.tables[table].add(row)
 
+    def _group(self, state: Row | None) -> tuple[str, str]:
+        """What rows are written together by: the screenshot, so that it repeats within one row group, then content."""
+        return ("", "") if state is None else (str(state["screenshot_sha256"] or ""), self.contents[state["state_id"]])
+
     def _train_screenshots(self, built: Mapping[str, Row]) -> set[str]:
         if not self.spec.split.isolate_screenshots:
             return set()
@@ -352,14 +376,10 @@ class _Bucket:
             self.ledger.units_in, self.ledger.units_out, self.ledger.excluded,
         )  # fmt: skip
         result.seen = self.training.seen()
+        result.audits = self.audits.partial()
         for table in self.tables.values():
             result.files += table.close()
         return result
-
-
-def _group(state: Row | None) -> str:
-    """What rows are kept together by: their screenshot; without one, their state."""
-    return "" if state is None else str(state["screenshot_sha256"] or state["state_id"])
 
 
 def _mapped(path: Path, stack: ExitStack) -> Any:

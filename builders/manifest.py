@@ -24,6 +24,7 @@ from ..schemas.ids import file_sha256, sha256_hex
 from ..schemas.manifest import identity_digest
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
+from . import audits
 from .bucket import BucketResult
 from .ledger import account
 from .partition import Partition, SourceFile
@@ -65,7 +66,12 @@ def assemble(
             for p in prompts
         ],
         "ledger": ledger,
-        "statistics": {**_nested(statistics), **_distinct(results), "leakage": leakage(results)},
+        "statistics": {
+            **_nested(statistics),
+            **_distinct(results),
+            "leakage": leakage(results),
+            "audits": audits.report(spec, [r.audits for r in results], [r.seen for r in results]),
+        },
     }  # fmt: skip
 
 

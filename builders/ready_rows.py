@@ -8,7 +8,7 @@ from ..prompts.render import rendered_sha256
 from ..schemas.actions import View
 from ..schemas.errors import Issue
 from ..schemas.ids import canonical_json, sha256_hex, task_group
-from ..schemas.images import ImageChecker, ImageError
+from ..schemas.images import CheckedImage, ImageChecker, ImageError
 from ..schemas.store import ID_FIELDS
 from .ledger import Claim, Ledger, Row
 from .ready_pairs import ReadyPairs
@@ -46,7 +46,7 @@ class ReadyRows:
         return Claim(record["source"]["file"], record["line"], content, how)
 
     def _row(self, kind: str, row_id: str, record: Row) -> None:
-        images, width, height = [], None, None
+        checked: list[CheckedImage] = []
         for data in record["images"]:
             try:
                 image = self._checker.check(data)
@@ -54,24 +54,27 @@ class ReadyRows:
                 self._bad_image(kind, row_id, record, error)
                 return
             self._blobs.setdefault(f"sha256:{image.sha256}", image.data)
-            images.append(image.sha256)
-            width, height = image.width, image.height
+            checked.append(image)
+        images = [image.sha256 for image in checked]
         self._ledger.units_in[kind] += 1
         if reason := self._training.reviewed(row_id):
             self._ledger.exclude(kind, SOURCES[kind], row_id, reason)
             return
         unit = images[-1] if images else sha256_hex(canonical_json(record["row"]["prompt"]))
-        split = "validation" if kind == "bench_items" else split_of(task_group(record["task"], unit), self._spec.split)
+        group = task_group(record["task"], unit)
+        split = "validation" if kind == "bench_items" else split_of(group, self._spec.split)
         row = {**record["row"], "images": [f"sha256:{sha}" for sha in images], "split": split}
         row["rendered_sha256"] = rendered_sha256(row["prompt"], images)
         if kind == "bt_pairs":
             declared = self._spec.sources[record["declared"]]
             assert declared.dialect is not None
-            verdict = self._pairs.judge(row, declared.dialect, View(declared.space or "", width, height))
+            size = (checked[-1].width, checked[-1].height) if checked else (None, None)
+            verdict = self._pairs.judge(row, declared.dialect, View(declared.space or "", *size))
             if verdict.reason:
                 self._ledger.exclude(kind, SOURCES[kind], row_id, verdict.reason, status=verdict.status)
                 return
             row |= {"relation": verdict.relation, "pair_type": verdict.pair_type}
+        self._training.audits.ready(kind, row, record["task"], group, checked)
         self._training.keep(kind, row)
 
     def _bad_image(self, kind: str, row_id: str, record: Row, error: ImageError) -> None:

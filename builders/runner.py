@@ -18,6 +18,7 @@ from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.ids import file_sha256
 from . import executors
 from . import manifest as manifests
+from .audits import benchmarks
 from .bucket import BucketResult, Job, build_bucket
 from .cluster import Cluster
 from .partition import Partition, Progress, failure, partition
@@ -184,7 +185,9 @@ def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]
 
 
 def _prompts(spec: BuildSpec) -> list[Prompt]:
-    """Load the declared prompts before anything is read, so that a typo costs nothing."""
+    """Load the declared prompts, and look at the benchmarks, before anything is read: a typo costs nothing."""
+    for benchmark in spec.benchmarks:
+        benchmarks.read(benchmark)
     prompts: dict[str, Prompt] = {}
     episodes = spec.pairs.trajectories if spec.pairs else None
     for table, kind, declared in (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import orjson
+
+from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage
 from .ledger import Row
 from .spec import SplitSpec
@@ -22,3 +25,14 @@ def build(imported: Row, source: Row, image: CheckedImage | None, spec: SplitSpe
         "source": source,
         "split": split or split_of(imported["task_group"], spec),
     }
+
+
+def content(imported: Row, picture: str | None) -> str:
+    """What stands for all that can be seen of a state: equal for two that differ in their ids only.
+
+    ``picture`` is the digest of the screenshot as given: states with other bytes may lie in other buckets, and so may
+    those of which nothing can be seen.
+    """
+    unseen = picture is None and imported["observation_text"] is None
+    shown = [imported[name] for name in ("task", "url", "history", "observation_text")]
+    return sha256_hex(orjson.dumps([*shown, picture, imported["state_id"] if unseen else ""]))[:16]

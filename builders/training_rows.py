@@ -12,6 +12,7 @@ from ..prompts.view import Unrenderable
 from ..schemas.actions import Parsed, View
 from ..schemas.store import ID_FIELDS
 from . import bt_pairs, selection_sft, teacher_labels
+from .audits import Audits
 from .candidate_scores import Scores
 from .ledger import Ledger, Row
 from .reviews import Reviews
@@ -66,16 +67,20 @@ class TrainingRows:
         # The legacy rule leaks and is asked for to reproduce what leaked: nothing is taken out.
         self._separate = spec.split.rule == "task_group"
         self.reviews = Reviews(())
+        self.audits = Audits(spec)
 
-    def add(self, labels: Sequence[Row], scene: Scene) -> None:
-        """Make the rows of one candidate set."""
+    def add(self, labels: Sequence[Row], scene: Scene, quarantined: Mapping[str, str]) -> None:
+        """Make the rows of one candidate set. ``quarantined``: labels that contradict others, and how."""
         state_id, set_id = scene.state["state_id"], scene.set_row["set_id"]
         for label, outcome in teacher_labels.choose(labels, scene.parsed, self._spec.labels):
-            reason = outcome or self.reviewed(state_id, set_id, label["label_id"])
+            contradicts = quarantined.get(label["label_id"])
+            reason = outcome or (contradicts and "conflicting_pick")
+            reason = reason or self.reviewed(state_id, set_id, label["label_id"])
             if self._spec.selection:
                 self._ledger.units_in["selection_sft"] += 1
                 if without := reason or self._select(label, scene):
-                    self._ledger.exclude("selection_sft", "teacher_labels", label["label_id"], without)
+                    detail, status = (contradicts, "quarantined") if contradicts else ("", "dropped")
+                    self._ledger.exclude("selection_sft", "teacher_labels", label["label_id"], without, detail, status)
             if self._spec.pairs and reason is None:
                 self._compare(label, scene)
 
@@ -187,6 +192,7 @@ class TrainingRows:
             picked = row["completion"][-1]["content"][-1]["text"]
             self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
             self._count["shown_size", str(len(row["order"]))] += 1
+        self.audits.row(table, row)
         self._tables[table].add(row)
 
 

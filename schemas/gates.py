@@ -9,6 +9,16 @@ from typing import Any
 
 from .errors import ArmError, Issue
 
+# Gate -> its level where registry.yaml says none.
+DEFAULTS: Mapping[str, str] = {
+    "leakage": "error",
+    "secrets": "error",
+    "benchmark_tasks": "error",
+    "near_tasks": "warn",
+    "screenshots": "warn",
+    "conflicting_picks": "warn",
+}
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -27,12 +37,12 @@ class Violation:
 
 def violations(identity: Mapping[str, Any]) -> list[Violation]:
     """The gates that are violated and stop a publication. ``identity`` is that half of a manifest."""
-    return [*(_leaks(identity) if _level(identity, "leakage") == "error" else ()), *_excluded(identity)]
+    return [*_of_level(identity, "error"), *_excluded(identity)]
 
 
 def warnings(identity: Mapping[str, Any]) -> list[str]:
-    """What is violated and was declared to be a warning."""
-    return [violation.message for violation in _leaks(identity)] if _level(identity, "leakage") == "warn" else []
+    """What is violated and is a warning, by declaration or by default."""
+    return [violation.message for violation in _of_level(identity, "warn")]
 
 
 def secrets_stop(identity: Mapping[str, Any]) -> bool:
@@ -62,14 +72,77 @@ def refusal(violated: Sequence[Violation], *, where: str | None = None) -> ArmEr
 
 
 def _level(identity: Mapping[str, Any], gate: str) -> str:
-    return str((identity["parameters"].get("gates") or {}).get(gate, "error"))
+    return str((identity["parameters"].get("gates") or {}).get(gate, DEFAULTS[gate]))
 
 
-def _leaks(identity: Mapping[str, Any]) -> Iterator[Violation]:
+def _of_level(identity: Mapping[str, Any], level: str) -> Iterator[Violation]:
+    # What was built before there were audits has none.
+    audits: Mapping[str, Any] = identity["statistics"].get("audits", {})
+    yield from (v for v in _leaks(identity, audits) if _level(identity, "leakage") == level)
+    for gate, judge, comment in (
+        ("benchmark_tasks", _benchmarks, "publishes tasks of a benchmark; say why"),
+        ("near_tasks", _near_tasks, "if nearly equal tasks may stand in both splits"),
+        ("screenshots", _screenshots, "if they may stand in both splits; isolate_screenshots takes equal ones out"),
+        ("conflicting_picks", _conflicts, "or labels: {conflicting: quarantine}"),
+    ):
+        if _level(identity, gate) == level:
+            yield from (Violation(f"$.gates.{gate}", message, "warn", comment) for message in judge(audits))
+
+
+def _leaks(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[Violation]:
+    comment = "publishes a leaky split; say why"
     for table, crossing in identity["statistics"].get("leakage", {}).items():
         if crossing:
             message = f"{table}: {crossing} prompts with their pictures stand in both splits"
-            yield Violation("$.gates.leakage", message, "warn", "publishes a leaky split; say why")
+            yield Violation("$.gates.leakage", message, "warn", comment)
+    for table, facts in _rows(audits):
+        found = [
+            f"{facts[fact]['both']} of {facts[fact]['validation']} {fact}s"
+            for fact in ("state", "episode", "task")
+            if fact in facts and facts[fact]["both"]
+        ]
+        if found:
+            message = f"{table}: {', '.join(found)} of validation stand in train, too"
+            yield Violation("$.gates.leakage", message, "warn", comment)
+
+
+def _rows(audits: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The overlaps that a model would profit from: those of training rows, or of states if there are no such rows."""
+    overlap: Mapping[str, Any] = audits.get("overlap", {})
+    return [(table, facts) for table, facts in overlap.items() if table != "states" or len(overlap) == 1]
+
+
+def _benchmarks(audits: Mapping[str, Any]) -> Iterator[str]:
+    for found in audits.get("benchmarks", ()):
+        ways = [f"{how} {found[how]}" for how in ("exact", "normalised", "near") if found[how]]
+        if ways:
+            first = found["named"][0]
+            such = f"such as {first['ours']!r} of {first['state']}"
+            states = sum(found["states"].values())
+            yield f"{found['name']} has tasks of ours ({', '.join(ways)}; {states} states), {such}"
+
+
+def _near_tasks(audits: Mapping[str, Any]) -> Iterator[str]:
+    found = audits.get("near_tasks")
+    if found and found["near"]:
+        first = found["named"][0]
+        such = f"such as {first['validation']!r} and {first['train']!r}"
+        yield f"{found['near']} of {found['validation']} tasks of validation are nearly tasks of train, {such}"
+
+
+def _screenshots(audits: Mapping[str, Any]) -> Iterator[str]:
+    for table, facts in _rows(audits):
+        if (found := facts.get("screenshot")) and (found["both"] or found["near"]):
+            what = f"{found['both']} equal, {found['near']} nearly equal"
+            yield f"{table}: of {found['validation']} screenshots of validation, train has {what}"
+
+
+def _conflicts(audits: Mapping[str, Any]) -> Iterator[str]:
+    found = audits.get("conflicting_picks")
+    if found and found["labels"] and found["handling"] == "keep":
+        first = found["named"][0]
+        such = f"such as {first['label']} and {first['contradicts']}"
+        yield f"{found['labels']} labels pick different actions for equal states and alternatives, {such}"
 
 
 def _excluded(identity: Mapping[str, Any]) -> Iterator[Violation]:

@@ -30,9 +30,14 @@ def task_group(task: str | None, episode_id: str) -> str:
 
     An episode without task text is a group of its own. A task without any word (only symbols) counts as its symbols.
     """
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", task or "").casefold())
-    words = " ".join("".join(map(_word_character, text)).split()) or "".join(text.split())
+    words = task_words(task or "")
     return sha256_hex(f"task\n{words}" if words else f"episode\n{episode_id}")
+
+
+def task_words(task: str) -> str:
+    """What tells tasks apart: the words, folded and one space between them; without any word, the symbols."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", task).casefold())
+    return " ".join("".join(map(_word_character, text)).split()) or "".join(text.split())
 
 
 def _word_character(character: str) -> str:

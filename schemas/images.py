@@ -31,7 +31,7 @@ from .image_walks import WALKS
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["IMAGE_REASONS", "CheckedImage", "ImageChecker", "ImageError", "Limits", "decode_data_url", "sniff"]
+__all__ = ["IMAGE_REASONS", "CheckedImage", "ImageChecker", "ImageError", "Limits", "decode_data_url", "grey", "sniff"]
 
 PILLOW_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/gif": "GIF"}
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]+(;[a-z0-9-]+=[^;,\s]*)*;base64,", re.IGNORECASE)
@@ -131,6 +131,20 @@ def decode_data_url(url: str, limits: Limits = Limits()) -> bytes:  # noqa: B008
     if len(data) != size:  # strict mode lets "AAAA=" pass
         raise ImageError("base64 of the data URL is damaged: excess padding", reason="bad_data_url")
     return data
+
+
+def grey(data: bytes, media_type: str, side: int) -> bytes:
+    """A checked image as a square of ``side`` x ``side`` grey pixels, row by row, whatever its own proportions.
+
+    Raises ``ImageError`` where Pillow refuses what the walk over its bytes let pass.
+    """
+    from PIL import Image
+
+    with _pillow():
+        image = _open(data, media_type)
+        image.draft("L", (side, side))  # a JPEG is decoded no larger than it has to be
+        image = image if image.mode in ("L", "RGB") else image.convert("RGB")
+        return image.resize((side, side), Image.Resampling.BOX, reducing_gap=1.0).convert("L").tobytes()
 
 
 _Outcome = tuple[tuple[int, int], tuple[str, ...], bytes | None]  # (width, height), ops, new bytes or None
