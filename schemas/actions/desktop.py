@@ -70,7 +70,7 @@ def _block(tail: str, at: int, calls: list[Call]) -> int:
             _append(calls, call_of(found))
             end = found.end
         after = python_calls.skip_blank(tail, end)
-        if after < len(tail) and tail[after] not in "\n;#" and not tail.startswith(FENCE, after):
+        if after < len(tail) and tail[after] not in "\r\n;#" and not tail.startswith(FENCE, after):
             raise UnreadableError(f"{tail[at:end][:40]}: expected a new line or ; at character {after}")
         at = _skip(tail, after)
     return at

@@ -13,15 +13,15 @@ from .canonical import number
 from .model import DEEPEST, UnreadableError
 
 # Possessive (++, *+): each character is looked at once.
-_INSIDE = re.compile(r"(?:\s++|\\\r?\n|#[^\n]*+)*+")  # between brackets a new line is a space
-_OUTSIDE = re.compile(r"(?:[^\S\n]++|\\\r?\n)*+")
+_INSIDE = re.compile(r"(?:[ \t\f\r\n]++|\\(?:\r\n?+|\n)|#[^\r\n]*+)*+")  # between brackets a new line is a space
+_OUTSIDE = re.compile(r"(?:[ \t\f]++|\\(?:\r\n?+|\n))*+")
 _NAME = re.compile(r"[^\W\d]\w*+(?:\.[^\W\d]\w*+)*+")
 _KEYWORD = re.compile(r"([^\W\d]\w*+)\s*+=(?!=)")
 _NUMBER = re.compile(r"[-+]?+(?:\d++(\.\d*+)?+|(\.\d++))([eE][-+]?+\d++)?+(?![\w.])", re.ASCII)
 _QUOTE = re.compile(r"([a-zA-Z]{0,2})('''|\"\"\"|'|\")")
 _BODY = {
-    "'": re.compile(r"((?:[^'\\\n]++|\\.)*+)'", re.DOTALL),
-    '"': re.compile(r"((?:[^\"\\\n]++|\\.)*+)\"", re.DOTALL),
+    "'": re.compile(r"((?:[^'\\\r\n]++|\\(?:\r\n|.))*+)'", re.DOTALL),
+    '"': re.compile(r"((?:[^\"\\\r\n]++|\\(?:\r\n|.))*+)\"", re.DOTALL),
     "'''": re.compile(r"((?:[^'\\]++|\\.|'(?!''))*+)'''", re.DOTALL),
     '"""': re.compile(r"((?:[^\"\\]++|\\.|\"(?!\"\"))*+)\"\"\"", re.DOTALL),
 }
@@ -159,7 +159,10 @@ def _strings(source: str, match: re.Match[str] | None) -> tuple[str, int]:
         body = _BODY[match[2]].match(source, match.end())
         if body is None:
             raise UnreadableError(f"the string at character {match.start()} has no end")
-        parts.append(body[1] if prefix == "r" or "\\" not in body[1] else _ESCAPE.sub(_unescaped, body[1]))
+        raw = body[1]
+        if "\r" in raw:  # any end of a line is a line feed
+            raw = raw.replace("\r\n", "\n").replace("\r", "\n")
+        parts.append(raw if prefix == "r" or "\\" not in raw else _ESCAPE.sub(_unescaped, raw))
         end = body.end()
         match = _QUOTE.match(source, _skip(source, end))
     return "".join(parts), end
