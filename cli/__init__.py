@@ -17,6 +17,7 @@ from .. import __version__
 # Verb -> short help. The verb's command is `<verb>.command` in the module of the same name in this room.
 VERBS: dict[str, str] = {
     "init": "Write a registry.yaml, from scratch or from a folder of trajectories.",
+    "import": "Look into somebody's files and write the registry that builds them.",
     "export": "Write a build in the files of another format.",
     "validate": "Check a registry and its sources, a built directory, or a file of records.",
     "lock": "Write down what the references of a registry stand for.",

@@ -25,8 +25,9 @@ from . import output
 def command(folder: Path, source: Path | None, as_json: bool) -> None:
     """Write FOLDER/registry.yaml (default: the current folder); an existing one is never overwritten.
 
-    With --from, every *.jsonl below that folder is recognised by what its records hold; dialect and coordinate space
-    are chosen by what the responses hold. Check both: they decide what an action is.
+    With --from, every *.jsonl, *.json and *.parquet below that folder is recognised by what its records hold; dialect
+    and coordinate space are chosen by what the responses hold. Check both: they decide what an action is. `arm import`
+    does the same and reads everything as a build would.
     """
     from ..registry import sniff, starter
     from ..schemas.errors import ArmError
@@ -49,8 +50,10 @@ def command(folder: Path, source: Path | None, as_json: bool) -> None:
         output.table("found", ["file", "kind", "format", "records", "valid"], rows)
         for skipped, why in found.skipped:
             output.note(f"skipped {skipped}: {why}")
-        share = f"{found.dialect_share:.0%} of the sampled responses"
-        output.note(f"dialect {found.dialect} reads {share}; points are {found.space}; {found.tasks} tasks in a sample")
+        for fmt, spoken in found.spoken.items():
+            share = f" reads {spoken.share:.0%} of the sampled responses" if spoken.responses else ""
+            output.note(f"{fmt}: dialect {spoken.dialect}{share}; points are {spoken.space}")
+        output.note(f"{found.tasks} tasks in a sample")
     output.note(f"wrote {path}")
     output.note(f"next: arm validate {path}" if found else f"next: edit {path}, then: arm validate {path}")
 
@@ -67,8 +70,9 @@ def _json(path: Path, found: object) -> dict[str, object]:
             for s in found.sources
         ],
         "skipped": [{"path": str(p), "reason": why} for p, why in found.skipped],
-        "dialect": found.dialect,
-        "dialect_share": found.dialect_share,
-        "space": found.space,
+        "speech": {
+            fmt: {"dialect": spoken.dialect, "space": spoken.space, "share": spoken.share}
+            for fmt, spoken in found.spoken.items()
+        },
         "sampled_tasks": found.tasks,
     }

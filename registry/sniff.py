@@ -1,18 +1,18 @@
-"""Look into a file or folder and say what is there, so that `arm import` and `arm init --from` can write a registry that
-builds.
+"""Look into a file or folder and say what is there, so that `arm import` and `arm init --from` can write a registry
+that builds.
 
 Every decision rests on what the records hold, never on a file's name, and is told with its count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..builders.importers import IMPORTERS, RowImporter, yields
+from ..builders.importers import IMPORTERS, Context, RowImporter, yields
 from ..builders.importers.containers import records as records_of
 from ..builders.spec import READY
 from ..schemas import jsonl
@@ -22,10 +22,12 @@ from ..schemas.validate import for_schema
 from .files import is_file
 from .spoken import Sample, Spoken
 
-_ENDINGS = (".jsonl", ".json", ".parquet")  # of files that are read
-_ALMOST = (".ndjson", ".jsonl", ".gz", ".zst")  # of files that may hold records, too
-_SAMPLE = 50  # records that decide the kind of a file, and whose responses decide dialect and space
+Key = tuple[str, str]  # (kind, format)
 Progress = Callable[[str, int, int], None]  # (what, done, total); bytes
+_ENDINGS = (".jsonl", ".json", ".parquet")  # of files that are read
+_ALMOST = (".ndjson", ".gz", ".zst")  # of files that may hold records, too
+_ONLY_READ = "only *.jsonl, *.json and *.parquet are read; unpack or rename it"
+_SAMPLE = 50  # records that decide the kind of a file, and whose responses decide dialect and space
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,6 @@ class Sniffed:
     @property
     def yields(self) -> tuple[str, ...]:
         return yields(self.kind, self.format)
-
-    @property
-    def schema(self) -> str:
-        return IMPORTERS[self.kind, self.format].schema
 
 
 @dataclass
@@ -64,36 +62,37 @@ class Folder:
 def sniff(place: Path, fmt: str | None = None, progress: Progress = lambda *_: None) -> Folder:
     """Return what ``place``, a file or a folder with its subfolders, holds; with ``fmt``, of that format only.
 
-    Raises ArmError when there is no file of known records that a dataset can start from.
+    Raises UsageError for an unknown format, ArmError when there is no file of known records that a dataset can start
+    from.
     """
     keys = [key for key in IMPORTERS if fmt in (None, key[1])]
     if not keys:
-        known = ", ".join(sorted({name for _, name in IMPORTERS}))
-        raise UsageError(f"no format {fmt!r}; there are {known}", next_command="arm import auto PATH")
+        known = ", ".join(dict.fromkeys(name for _, name in IMPORTERS))
+        raise UsageError(f"no format {fmt!r}; there are auto, {known}")
     found = Folder()
+    look = _Look(keys, progress)
     paths = list(_files(place, found))
-    total, done = sum(path.stat().st_size for path in paths), 0
-    ids: dict[Path, list[str]] = {}
-    drawn: dict[Path, list[tuple[str, str]]] = {}
+    look.total = sum(path.stat().st_size for path in paths)
     for path in paths:
-        source = _file(path, keys, ids, drawn, lambda offset, done=done: progress("looking", done + offset, total))
-        done += path.stat().st_size
+        source = look.at(path)
         if isinstance(source, str):
             found.skipped.append((path, source))
         else:
             found.sources.append(source)
-    _drop_unjoinable(found, ids, drawn)
+    look.drop_unjoinable(found)
     order = list(IMPORTERS)
     found.sources.sort(key=lambda source: (order.index((source.kind, source.format)), source.path))
     if not any({"states", *READY} & set(source.yields) for source in found.sources):
-        there = "".join(f"\n  {s.path.name}: {s.kind} as {s.format}, which nothing shows" for s in found.sources)
-        skipped = there + "".join(f"\n  {path.name}: {why}" for path, why in found.skipped)
+        alone = [(s.path, f"{s.records:,} {s.kind}, and nothing that they are about") for s in found.sources]
+        skipped = "".join(f"\n  {path.name}: {why}" for path, why in [*alone, *found.skipped])
         known = ", ".join(f"{kind} as {name}" for kind, name in keys)
         raise ArmError(f"holds no trajectories in a known form ({known}){skipped}", where=str(place))
     sample = Sample()
     for source in found.sources:
-        sample.take(source.path, source.kind, source.format, list(islice(_valid(source), _SAMPLE)))
-    found.spoken, found.tasks, found.text_only = sample.spoken(), len(sample.tasks), sample.text_only
+        schema = IMPORTERS[source.kind, source.format].schema
+        sample.take(source.path, (source.kind, source.format), list(islice(_valid(source.path, schema), _SAMPLE)))
+    found.spoken = sample.spoken({source.format for source in found.sources})
+    found.tasks, found.text_only = len(sample.tasks), sample.text_only
     return found
 
 
@@ -102,22 +101,21 @@ def _files(place: Path, found: Folder) -> Iterator[Path]:
     if not place.is_dir():
         if not is_file(place):
             raise ArmError("is no file or folder", where=str(place))
-        if place.suffix.lower() not in _ENDINGS:
-            raise ArmError(f"only {_listed(_ENDINGS)} are read; unpack or rename it", where=str(place))
+        if place.suffix not in _ENDINGS:
+            raise ArmError(_ONLY_READ, where=str(place))
         yield place
         return
     seen: dict[Path, Path] = {}
+    builds = {path.parent for path in place.rglob("manifest.json") if (path.parent / "data").is_dir()} - {place}
     for path in sorted(path for path in place.rglob("*") if path.is_file()):
-        parts = path.relative_to(place).parts
-        if any(part.startswith(".") for part in parts):
+        if any(part.startswith(".") for part in path.relative_to(place).parts):
             continue
-        if any((above / "manifest.json").is_file() for above in path.parents if place in above.parents):
-            continue  # of a built directory, which is told at its manifest
-        if path.name == "manifest.json" and path.parent != place and (path.parent / "data").is_dir():
-            found.skipped.append((path.parent, "is a built directory; to import its tables, name it itself"))
+        if builds & set(path.parents):
+            if path.name == "manifest.json" and path.parent in builds:
+                found.skipped.append((path.parent, "is a built directory; name it itself to import its tables"))
         elif path.suffix not in _ENDINGS:
             if path.suffix.lower() in (*_ENDINGS, *_ALMOST):
-                found.skipped.append((path, f"only {_listed(_ENDINGS)} are read; unpack or rename it"))
+                found.skipped.append((path, _ONLY_READ))
         elif not str(path).isprintable():
             found.skipped.append((path, "its name cannot be written into a registry; rename it"))
         elif (first := seen.setdefault(path.resolve(), path)) != path:
@@ -126,94 +124,118 @@ def _files(place: Path, found: Folder) -> Iterator[Path]:
             yield path
 
 
-def _listed(endings: Collection[str]) -> str:
-    *most, last = (f"*{ending}" for ending in endings)
-    return f"{', '.join(most)} and {last}"
+class _Look:
+    """Looks at one file after another."""
 
+    def __init__(self, keys: list[Key], progress: Progress) -> None:
+        self.keys, self.progress = keys, progress
+        self.total = self.done = 0  # bytes
+        self.sets: set[str] = set()  # ids of candidate sets, in files that are read in place
+        self.states: set[str] = set()  # ids of the states that they are of
+        self.about: dict[Path, list[str]] = {}  # the sets that labels or scores of a file name
 
-def _file(
-    path: Path, keys: list[tuple[str, str]], ids: dict[Path, list[str]], drawn: dict[Path, list[tuple[str, str]]],
-    progress: Callable[[int], None],
-) -> Sniffed | str:  # fmt: skip
-    """What one file holds, or why it is skipped. ``ids`` gets the sets that its labels or scores name, ``drawn`` its
-    sets as (id, state), of formats that are read in place."""
-    try:
-        sample, broken = [], 0
-        for line in islice(records_of(path), _SAMPLE):
-            try:
-                sample.append(jsonl.loads_line(line))
-            except jsonl.JsonError:
-                broken += 1
-        if not sample and not broken:
-            return "holds no records"
-        (kind, fmt), valid = max(((key, _fit(key, sample)) for key in keys), key=lambda item: item[1])
-        if valid[0] * 2 < len(sample) + broken:
+    def at(self, path: Path) -> Sniffed | str:
+        """What a file holds, or why it is skipped."""
+        try:
+            sample, broken = [], 0
+            for line in islice(records_of(path), _SAMPLE):
+                try:
+                    sample.append(jsonl.loads_line(line))
+                except jsonl.JsonError:
+                    broken += 1
+            if not sample and not broken:
+                return "holds no records"
+            key = max(self.keys, key=lambda key: _fit(key, sample))
+            if _fit(key, sample)[0] * 2 >= len(sample) + broken:
+                return self._counted(path, key)
             count = sum(1 for _ in records_of(path))
-            form = "no known form" if len({name for _, name in keys}) > 1 else f"another form than {keys[0][1]}"
-            return f"{count:,} record{'s' if count > 1 else ''} of {form}{_nearest(keys, sample)}"
-        return _counted(path, kind, fmt, ids, drawn, progress)
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    except ArmError as error:
-        return error.message
+            form = "another form" if len(self.keys) < len(IMPORTERS) else "no known form"
+            return f"{count:,} record{'s' if count > 1 else ''} of {form}{self._nearest(sample)}"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        except ArmError as error:
+            return error.message
+        finally:
+            self.done += path.stat().st_size
+
+    def _nearest(self, sample: list[Any]) -> str:
+        """The form that records nearly have, and what keeps the first of them from it; "" when they have none."""
+        record = next((record for record in sample if isinstance(record, dict)), {})
+
+        def share(key: Key) -> float:
+            required = load(IMPORTERS[key].schema).get("required", ())
+            return sum(name in record for name in required) / max(1, len(required))
+
+        key = max(self.keys, key=share)
+        problems = for_schema(IMPORTERS[key].schema).problems(record)
+        if share(key) <= 0.5 or not problems:
+            return ""
+        return f"; nearest is {key[0]} as {key[1]}, and the first record {' '.join(problems[0])}"
+
+    def _counted(self, path: Path, key: Key) -> Sniffed:
+        importer, records, valid = IMPORTERS[key], 0, 0
+        validator = for_schema(importer.schema)
+        context = Context("function", path.parent)
+        for line in records_of(path):
+            records += 1
+            if not records & 1023:
+                self.progress("looking", self.done + line.offset, self.total)
+            try:
+                record = jsonl.loads_line(line)
+            except jsonl.JsonError:
+                continue
+            if not validator.is_valid(record):
+                continue
+            valid += 1
+            if isinstance(importer, RowImporter) and key[1] != "table":  # ids of tables are complete
+                try:
+                    self._join(path, key[0], importer.read(record, context))
+                except ArmError:
+                    valid -= 1
+        return Sniffed(path, *key, records, valid)
+
+    def _join(self, path: Path, kind: str, row: dict[str, Any]) -> None:
+        if kind == "candidate_sets":
+            self.sets.add(row["set_id"])
+            self.states.add(row["state_id"])
+        else:
+            self.about.setdefault(path, []).append(row["set_id"])
+
+    def drop_unjoinable(self, found: Folder) -> None:
+        """Labels and scores that name no candidate set (because they lack the draw) cannot be joined: left out."""
+        own = {"candidate_sets"}
+        if any(own & set(s.yields) and s.path not in self.about and s.kind not in own for s in found.sources):
+            return  # sets that come with something else are not looked into here
+        for source in [source for source in found.sources if source.path in self.about]:
+            ids = self.about[source.path]
+            joined = sum(i in self.sets for i in ids)
+            bare = sum(i in self.states and i not in self.sets for i in ids)
+            if joined * 2 < len(ids):
+                found.sources.remove(source)
+                what = "labels" if source.kind == "teacher_labels" else "scores"
+                why = f"only {joined:,} of {len(ids):,} {what} name a candidate set"
+                found.skipped.append((source.path, f"{why}; they lack the draw" if bare else why))
+            elif bare:  # a build refuses each of these
+                found.sources[found.sources.index(source)] = replace(source, valid=source.valid - bare)
 
 
-def _fit(key: tuple[str, str], sample: list[Any]) -> tuple[int, int, int]:
-    """How well records have the form of an importer: how many are valid, then how much of them its schema names."""
+def _fit(key: Key, sample: list[Any]) -> tuple[int, int, int]:
+    """How well records have the form of an importer: how many are valid, and how much of them its schema knows."""
     schema = load(IMPORTERS[key].schema)
     validator = for_schema(IMPORTERS[key].schema)
     valid = [record for record in sample if validator.is_valid(record)]
-    declared = schema.get("properties", {})
-    named = sum(name in declared for record in valid if isinstance(record, dict) for name in record)
+    known = schema.get("properties", {})
+    named = sum(name in known for record in valid if isinstance(record, dict) for name in record)
     return len(valid), named, len(schema.get("required", ()))
 
 
-def _nearest(keys: list[tuple[str, str]], sample: list[Any]) -> str:
-    """The form that records nearly have, with what the first of them lacks; "" when they have none of it."""
-    record = next((record for record in sample if isinstance(record, dict)), None)
-    if record is None:
-        return ""
-
-    def share(key: tuple[str, str]) -> float:
-        required = load(IMPORTERS[key].schema).get("required", ())
-        return sum(name in record for name in required) / max(1, len(required))
-
-    key = max(keys, key=share)
-    if share(key) < 0.5:
-        return ""
-    where, message = for_schema(IMPORTERS[key].schema).problems(record)[0] if _problems(key, record) else ("$", "is it")
-    return f"; the nearest is {key[0]} as {key[1]}: the first {where} {message}"
-
-
-def _problems(key: tuple[str, str], record: Any) -> bool:
-    return not for_schema(IMPORTERS[key].schema).is_valid(record)
-
-
-def _counted(
-    path: Path, kind: str, fmt: str, ids: dict[Path, list[str]], drawn: dict[Path, list[tuple[str, str]]],
-    progress: Callable[[int], None],
-) -> Sniffed:  # fmt: skip
-    importer = IMPORTERS[kind, fmt]
-    validator, records, valid = for_schema(importer.schema), 0, 0
-    joined = isinstance(importer, RowImporter)
+def _valid(path: Path, schema: str) -> Iterator[dict[str, Any]]:
+    """The valid records of a file."""
+    validator = for_schema(schema)
     for line in records_of(path):
-        records += 1
-        if not records & 1023:
-            progress(line.offset)
         try:
             record = jsonl.loads_line(line)
         except jsonl.JsonError:
             continue
-        if not validator.is_valid(record):
-            continue
-        valid += 1
-        if joined and kind == "candidate_sets":
-            drawn.setdefault(path, []).append(_named(record))
-        elif joined:
-            ids.setdefault(path, []).append(_named(record)[0])
-    return Sniffed(path, kind, fmt, records, valid)
-
-
-def _named(record: dict[str, Any]) -> tuple[str, str]:
-    """(Id of the set, id of its state) as the record has them."""
-    return str(record.get("set_id", record.get("state_id"))), str(record.get("base_state_id", record.get("state_id")))
+        if validator.is_valid(record):
+            yield record

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ..builders.spec import BASE_TABLES, READY
 from ..schemas.actions import DIALECTS
+from .files import matching
+from .reading import SAYS
 from .sniff import Folder, Sniffed
 
 _HEAD = """\
@@ -24,11 +31,22 @@ datasets:
     tables:
 {tables}
 """
-_BASE = ["states", "candidate_sets", "teacher_labels"]
-_TRAINING = {
-    "selection_sft": "{prompt: selection/1, duplicates: merge, shuffle: true}",
-    "bt_pairs": "{prompt: scalar/1, max_pairs_per_set: 2}",
-}
+_NAME = "action-reward-models-data"
+_MANY = 3  # files of one kind and format, from which on a pattern may stand for them
+# Words that YAML takes for text as they stand: no number, no truth value, nothing that opens something else.
+_PLAIN = re.compile(
+    r"(?!(?:[.]inf|[.]nan|true|false|yes|no|on|off|null|y|n)\Z)[A-Za-z._][A-Za-z0-9._/-]*", re.I | re.ASCII
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source to declare: its file, its keys but for `path`, a remark for the reader, kinds of what it holds."""
+
+    path: Path
+    fields: Mapping[str, Any]
+    told: str
+    yields: tuple[str, ...]
 
 
 def from_scratch() -> str:
@@ -42,42 +60,87 @@ def from_scratch() -> str:
         f"      - {{kind: candidate_sets, format: first_release, path: data/candidates.jsonl, {declared}}}",
         "      - {kind: teacher_labels, format: first_release, path: data/labels.jsonl, teacher: name-of-the-teacher}",
     ]
-    return _text("action-reward-models-data", sources, [*_BASE, *_TRAINING])
+    return _text(sources, _tables({"states", "candidate_sets", "teacher_labels"}, False), "other")
 
 
 def from_folder(found: Folder, target: Path) -> str:
     """A registry that builds what was found, its paths relative to ``target``, the registry's folder."""
-    sources = [line for source in found.sources for line in _source(source, found, target)]
-    for path, why in found.skipped:
-        sources.append(f"      # skipped {json.dumps(_relative(path, target))}: {why}")
-    kinds = {source.kind for source in found.sources}
-    tables = ["states"]
-    if "candidate_sets" in kinds:
-        tables.append("candidate_sets")
-        if "teacher_labels" in kinds:
-            tables += ["teacher_labels", *_TRAINING]
-    return _text("action-reward-models-data", sources, tables, found.text_only)
+    return from_sources([_source(source, found) for source in found.sources], found, target)
 
 
-def _source(source: Sniffed, found: Folder, target: Path) -> list[str]:
-    fields = {"kind": source.kind, "format": source.format, "path": _relative(source.path, target)}
-    if source.kind != "teacher_labels":
-        fields |= {"dialect": found.dialect, "space": found.space}
+def from_sources(sources: Sequence[Source], found: Folder, target: Path, license_: str = "other") -> str:
+    """A registry that declares ``sources``, of what was found, and says what was skipped."""
+    lines = [line for path, source in _together(sources, target) for line in _lines(path, source)]
+    lines += [f"      # skipped {json.dumps(_relative(path, target))}: {_comment(why)}" for path, why in found.skipped]
+    kinds = {kind for source in sources for kind in source.yields}
+    return _text(lines, _tables(kinds, found.text_only), license_)
+
+
+def _source(source: Sniffed, found: Folder) -> Source:
+    spoken = found.spoken[source.format]
+    fields: dict[str, Any] = {"kind": source.kind, "format": source.format}
+    if set(source.yields) & set(SAYS["dialect"]):
+        fields |= {"dialect": spoken.dialect, "space": spoken.space}
     broken = source.records - source.valid
     if broken:
         fields["on_invalid"] = "exclude"
-    inner = ", ".join(f"{key}: {_scalar(value)}" for key, value in fields.items())
-    lines = [f"      - {{{inner}}} # {source.records:,} records" + (f", {broken:,} of them broken" if broken else "")]
-    if source.kind == "teacher_labels":
+    told = f"{source.records:,} records" + (f", {broken:,} of them broken" if broken else "")
+    return Source(source.path, fields, told, source.yields)
+
+
+def _together(sources: Sequence[Source], target: Path) -> Iterator[tuple[str, Source]]:
+    """(Path to write, source): many files that one pattern names, and nothing else, are one source."""
+    kinds: dict[tuple[str, str], list[Source]] = {}
+    for source in sources:
+        kinds.setdefault((source.fields["kind"], source.fields["format"]), []).append(source)
+    for same in kinds.values():
+        pattern = _pattern([source.path for source in same], target) if len(same) >= _MANY else None
+        if pattern is None:
+            yield from ((_relative(source.path, target), source) for source in same)
+            continue
+        fields = {name: value for source in same for name, value in source.fields.items()}
+        yield pattern, Source(same[0].path, fields, f"{len(same):,} files", same[0].yields)
+
+
+def _pattern(paths: Sequence[Path], target: Path) -> str | None:
+    """A glob that names exactly ``paths``, if one of the usual ones does."""
+    names = [_relative(path, target) for path in paths]
+    above = os.path.commonpath([str(Path(name).parent) for name in names])
+    endings = {Path(name).suffix for name in names}
+    for tail in (f"*{min(endings)}", f"*/{Path(names[0]).name}", f"**/{Path(names[0]).name}", f"**/*{min(endings)}"):
+        pattern = tail if above == "." else f"{Path(above).as_posix()}/{tail}"
+        if {path.resolve() for path in matching(pattern, target)} == {path.resolve() for path in paths}:
+            return pattern
+    return None
+
+
+def _lines(path: str, source: Source) -> list[str]:
+    fields = {"kind": source.fields["kind"], "format": source.fields["format"], "path": path, **source.fields}
+    lines = [f"      - {_flow(fields)} # {_comment(source.told)}"]
+    # Tables of ours say who judged.
+    if "teacher_labels" in source.yields and "teacher" not in fields and fields["format"] != "table":
         lines.append("      #   add `teacher: NAME` inside the braces: the records do not say who judged")
     return lines
 
 
-def _text(name: str, sources: list[str], tables: list[str], text_only: bool = False) -> str:
-    shown = [f"      {table}: {_TRAINING.get(table, '{}')}" for table in tables]
-    if text_only:  # there is no screenshot to show
-        shown = [line.replace("/1,", "/1, options: {observation: text},") for line in shown]
-    return _HEAD.format(name=name, license="other", sources="\n".join(sources), tables="\n".join(shown))
+def _tables(kinds: Collection[str], text_only: bool) -> dict[str, Any]:
+    """The tables that sources of these kinds make, with their options."""
+    # Without a screenshot there is text to show.
+    shown = {"options": {"observation": "text"}} if text_only else {}
+    tables: dict[str, Any] = {table: {} for table in BASE_TABLES if table in kinds}
+    if {"candidate_sets", "teacher_labels"} <= set(kinds):
+        tables["selection_sft"] = {"prompt": "selection/1", **shown, "duplicates": "merge", "shuffle": True}
+        tables["bt_pairs"] = {"prompt": "scalar/1", **shown, "max_pairs_per_set": 2}
+    if {"candidate_sets", "candidate_scores"} <= set(kinds):
+        scored = {"prompt": "scalar/1", **shown, "max_pairs_per_set": 2, "origins": ["scores"]}
+        tables.setdefault("bt_pairs", scored)
+        tables["pointwise_scores"] = {"prompt": "scalar/1", **shown}
+    return tables | {kind: {} for kind in READY if kind in kinds and kind not in tables}
+
+
+def _text(sources: Sequence[str], tables: Mapping[str, Any], license_: str) -> str:
+    shown = "\n".join(f"      {table}: {_flow(options)}" for table, options in tables.items())
+    return _HEAD.format(name=_NAME, license=_flow(license_), sources="\n".join(sources), tables=shown)
 
 
 def _relative(path: Path, target: Path) -> str:
@@ -85,6 +148,15 @@ def _relative(path: Path, target: Path) -> str:
     return Path(os.path.relpath(real, target.resolve())).as_posix()
 
 
-def _scalar(text: str) -> str:
-    plain = text.isascii() and text.replace("_", "").replace("/", "").replace(".", "").replace("-", "").isalnum()
-    return text if plain and not text.startswith("-") else json.dumps(text)
+def _flow(value: Any) -> str:
+    """A value as YAML on one line; what is not plain is quoted as in JSON, which YAML reads, too."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_flow(inner)}' for name, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_flow(inner) for inner in value)}]"
+    return json.dumps(value) if not isinstance(value, str) or not _PLAIN.fullmatch(value) else value
+
+
+def _comment(text: str) -> str:
+    """``text`` behind a #, where a line of its own would be read as YAML."""
+    return " ".join(text.split())

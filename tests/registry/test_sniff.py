@@ -32,7 +32,9 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
         ("x'y.jsonl", "candidate_sets", 117),
         ("episodes.jsonl", "teacher_labels", 117),
     ]
-    assert (found.dialect, found.dialect_share, found.space) == ("function", 1.0, "pixel")
+    for spoken in found.spoken.values():
+        assert (spoken.dialect, spoken.share, spoken.space) == ("function", 1.0, "pixel")
+    assert set(found.spoken) == {"openai_messages", "first_release"}
     assert found.tasks == 34
     spec = declared(tmp_path / "runs", tmp_path / "registry").dataset()
     assert [len(s.files) for s in spec.sources] == [1, 1, 1]
@@ -58,9 +60,9 @@ def test_release_shaped_folder(tmp_path: Path) -> None:
         "labels.jsonl": f"only 0 of {len(base):,} labels name a candidate set; they lack the draw",
         "notes.jsonl": "1 record of no known form",
         "empty.jsonl": "holds no records",
-        "planted.json": "only *.jsonl is read; unpack or rename it",
+        "planted.json": "1 record of no known form",
     }
-    assert (found.dialect, found.space) == ("openwebrl", "norm1000")
+    assert (found.spoken["first_release"].dialect, found.spoken["first_release"].space) == ("openwebrl", "norm1000")
     text = starter.from_folder(found, tmp_path)
     assert '# skipped "runs/labels.jsonl": only 0 of' in text
 
@@ -73,7 +75,7 @@ def test_points_beyond_a_thousand_are_pixels(tmp_path: Path) -> None:
     }
     (tmp_path / "e.jsonl").write_bytes(orjson.dumps(episode))
     found = sniff.sniff(tmp_path)
-    assert (found.dialect, found.space) == ("openwebrl", "pixel")
+    assert (found.spoken["openai_messages"].dialect, found.spoken["openai_messages"].space) == ("openwebrl", "pixel")
 
 
 def test_states_alone_make_a_registry_that_builds(tmp_path: Path) -> None:
@@ -231,6 +233,6 @@ def test_the_dialect_is_the_one_that_knows_most_of_the_calls(
     tmp_path: Path, responses: list[str], chosen: tuple[str, str], share: float
 ) -> None:
     (tmp_path / "e.jsonl").write_bytes(orjson.dumps(_episode(*responses)))
-    found = sniff.sniff(tmp_path)
-    assert (found.dialect, found.space) == chosen
-    assert found.dialect_share == pytest.approx(share)
+    spoken = sniff.sniff(tmp_path).spoken["openai_messages"]
+    assert (spoken.dialect, spoken.space) == chosen
+    assert spoken.share == pytest.approx(share)

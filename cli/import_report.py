@@ -1,0 +1,82 @@
+"""What an import found, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import output
+
+if TYPE_CHECKING:
+    from ..registry.report import Report
+
+_SHOWN = 3  # places of one problem
+_LISTED = 10  # problems, conflicts
+# What a count is called: name in the report -> words.
+_WORDS = {
+    "states": "states",
+    "episodes": "episodes",
+    "tasks": "distinct tasks",
+    "screenshots": "distinct screenshots",
+    "candidate_records": "candidate records",
+    "candidate_sets": "distinct candidate sets",
+    "candidates": "candidates",
+    "labels": "labels",
+    "null_labels": "of them null",
+    "labelled_states": "states with a label",
+    "score_records": "records of scores",
+    "scored_candidates": "scored candidates",
+    "selection_sft": "ready-made rows of selection_sft",
+    "bt_pairs": "ready-made rows of bt_pairs",
+    "pointwise_scores": "ready-made rows of pointwise_scores",
+    "bench_items": "bench items",
+    "reviews": "reviews",
+}
+
+
+def show(report: Report) -> None:
+    rows = [[f.path, f.kind, f.format, f"{f.records:,}", _taken(f.taken), f"{f.broken:,}"] for f in report.files]
+    output.table(report.place, ["file", "kind", "format", "records", "taken", "broken"], rows)
+    counted = [[words, f"{report.counts[name]:,}"] for name, words in _WORDS.items() if name in report.counts]
+    output.table("in all", ["what", "count"], counted)
+    for path, why in report.refused:
+        output.note(output.one_line(f"refused {path}: {why}"))
+    for speech in report.speech:
+        read = f", which reads {speech.read:,} of {speech.responses:,} sampled responses" if speech.responses else ""
+        output.note(f"{speech.format}: dialect {speech.dialect}{read}; points are {speech.space}")
+    for what, counts in (
+        ("temperature", report.temperatures), ("actor", report.actors), ("teacher", report.teachers),
+    ):  # fmt: skip
+        if counts:
+            output.note(output.one_line(f"{what} {_shares(counts)}"))
+    _conflicts(report)
+    for problem in report.not_taken[:_LISTED]:
+        output.note(output.one_line(f"not taken: {len(problem.places):,} of {problem.kind}: {problem.reason}"))
+        for issue in problem.places[:_SHOWN]:
+            output.note(output.one_line(f"  {issue}"))
+    if len(report.not_taken) > _LISTED:
+        output.note(f"  ... and {len(report.not_taken) - _LISTED} more sorts of problems; --json lists them")
+    output.issues(report.remarks, f"taken all the same ({len(report.remarks):,}):")
+
+
+def _taken(taken: Any) -> str:
+    return ", ".join(f"{n:,} {kind}" for kind, n in taken.items()) or "-"
+
+
+def _shares(counts: Sequence[tuple[Any, int]]) -> str:
+    total = sum(n for _, n in counts)
+    return ", ".join(f"{'not recorded' if v is None else v}: {n:,} ({n / total:.1%})" for v, n in counts)
+
+
+def _conflicts(report: Report) -> None:
+    if not report.conflicts:
+        return
+    for kind in dict.fromkeys(conflict.kind for conflict in report.conflicts):
+        same = [conflict for conflict in report.conflicts if conflict.kind == kind]
+        states = {conflict.state_id for conflict in same} - {None}
+        over = f" over {len(states):,} states" if states and kind != "states" else ""
+        output.note(f"{len(same):,} ids of {kind} in conflict{over}, all of their records put aside:")
+        for conflict in same[:_LISTED]:
+            output.note(output.one_line(f"  {conflict.id}: {', '.join(conflict.places)}"))
+        if len(same) > _LISTED:
+            output.note(f"  ... and {len(same) - _LISTED:,} more; --json lists them")
