@@ -135,6 +135,9 @@ def describe(keyword: str, schema: Any, instance: Any, path: Iterable[str | int]
             return [(where, f"is {shown}, does not match {value}")]
         case "not":
             return [(where, f"is {shown}, which {value.get('description', 'holds a forbidden character')}")]
+        case "anyOf" if all(set(way) == {"required"} for way in value):
+            names = ", ".join(name for way in value for name in way["required"])
+            return [(where, f"has none of the fields {names}")]
         case "propertyNames":
             return [(where, f"has a field name that is not allowed: {shown}")]
     return [(where, f"is {shown}, which {keyword} does not allow")]

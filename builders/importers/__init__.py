@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import (
+    agent_chat,
+    agentrm,
     first_release,
     first_release_rows,
     molmoweb,
     molmoweb_runs,
     openai_messages,
+    openwebrl_turns,
     ready_tables,
+    rest_mcts,
+    review,
     tables,
     webprmbench,
 )
@@ -47,6 +52,16 @@ __all__ = [
 
 IMPORTERS: Mapping[tuple[str, str], Importer] = {
     ("episodes", "openai_messages"): StateImporter("episode/1", openai_messages.states, openai_messages.ids),
+    ("episodes", "openwebrl_turns"): GroupImporter("openwebrl_turn/1", openwebrl_turns.key, openwebrl_turns.states),
+    ("episodes", "agent_chat"): StateImporter("agent_chat/1", agent_chat.states, agent_chat.ids),
+    ("episodes", "rest_mcts"): StateImporter(
+        "rest_mcts_tree/1",
+        rest_mcts.items,
+        rest_mcts.ids,
+        yields=("states", "candidate_sets", "candidate_scores"),
+    ),
+    ("pointwise_scores", "agentrm"): StateImporter("agentrm_sample/1", agentrm.rows, yields=("pointwise_scores",)),
+    ("reviews", "review"): StateImporter("review/1", review.verdict, yields=("reviews",)),
     ("states", "first_release"): StateImporter("first_release_state/1", first_release.states),
     ("states", "table"): StateImporter("table_state/1", tables.states),
     ("candidate_sets", "first_release"): RowImporter("first_release_candidates/1", first_release.candidate_set),

@@ -161,11 +161,11 @@ def _task(messages: list[dict[str, Any]]) -> str | None:
 
 
 def _outcome(metadata: dict[str, Any]) -> float | None:
-    """``success`` as 1 or 0, else a ``reward`` within [0, 1]; anything else is unobserved."""
+    """``success`` as 1 or 0, else a ``reward`` within [0, 1]; its parts (format, judge, ...) are no outcome."""
     if metadata.get("success") is not None:
         return float(metadata["success"])
     reward = metadata.get("reward")
-    return float(reward) if reward is not None and 0 <= reward <= 1 else None
+    return float(reward) if isinstance(reward, int | float) and 0 <= reward <= 1 else None
 
 
 def _elements(metadata: dict[str, Any], turn: int) -> list[dict[str, Any]]:

@@ -21,7 +21,9 @@ from jsonschema import Draft202012Validator
 
 FILES = sorted((Path(store.__file__).parent / "json").iterdir())
 NAMES = store.names()
-ANY_SHAPE = {"episode/1", "molmoweb_result/1"}  # what others wrote: further keys are kept, not refused
+ANY_SHAPE = {  # what others wrote: further keys are kept, not refused
+    *("episode/1", "molmoweb_result/1", "openwebrl_turn/1", "agent_chat/1", "rest_mcts_tree/1", "agentrm_sample/1"),
+}
 # One file each, with maps whose keys are names; no rows.
 DOCUMENTS = {"registry/1", "manifest/1", "prompt_template/1", "recipe/1", "model_manifest/1", "lock/1", "plan/1"}
 # What importers read: their records are somebody else's, but for reviews and rows of our own tables.
