@@ -25,8 +25,9 @@ from .ledger import Claim, Ledger, Row
 from .partition import COPIED
 from .ready_rows import ReadyRows
 from .reviews import Reviews
+from .scene import Scene
 from .spec import BuildSpec, SourceSpec
-from .training_rows import Scene, TrainingRows
+from .training_rows import TrainingRows
 from .writer import TableWriter, Target, WrittenFile
 
 

@@ -22,7 +22,7 @@ UNITS: Mapping[str, str] = {
     "selection_sft": "labels",
     "bt_pairs": "(label, loser) comparisons",
     "pointwise_scores": "scored candidates",
-    "actor_sft": "usable labels",
+    "actor_sft": "choices of a response",
     "bench_items": "bench items",
     "reviews": "reviews",
 }
@@ -55,9 +55,9 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     ),
     "pointwise_scores": (
         *(*_RECORD, *_IMAGE, *_REVIEW, *_PROMPT),
-        *("unscored", "score_out_of_range", "unparsed", "too_long"),
+        *("unscored", "score_out_of_range", "too_long"),
     ),
-    "actor_sft": (*(*_REVIEW, *_PROMPT, "no_messages", "unscored", "below_quality_floor", "too_long"),),
+    "actor_sft": (*(*_REVIEW, "crosses_split", "no_messages", "unscored", "below_quality_floor", "too_long"),),
     "bench_items": (*_RECORD, *_IMAGE, *_REVIEW),
     "reviews": ("invalid_record", "superseded", "no_item"),
 }

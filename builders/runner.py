@@ -24,7 +24,7 @@ from .cluster import Cluster
 from .partition import Partition, Progress, failure, partition
 from .published import write_loader, write_prompts, write_schemas
 from .spec import BuildSpec
-from .training_rows import load
+from .views import load
 from .workspace import Kept, refuse_foreign, workspace
 
 # Renders README.md from the manifest; the cards live on this floor too, so that the caller hands them in.

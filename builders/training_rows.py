@@ -4,51 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from ..prompts.options import PromptOptions
-from ..prompts.render import Prompt, Rendered, StateView, load_prompt, load_prompt_file, rendered_sha256
+from ..prompts.render import Rendered, StateView
 from ..prompts.view import Unrenderable
-from ..schemas.actions import Parsed, View
 from ..schemas.store import ID_FIELDS
-from . import bt_pairs, selection_sft, teacher_labels
+from . import actor_sft, bt_pairs, pointwise_scores, selection_sft, teacher_labels
 from .audits import Audits
-from .candidate_scores import Scores
 from .ledger import Ledger, Row
 from .reviews import Reviews
-from .spec import BuildSpec, PromptSpec
+from .scene import Scene
+from .spec import BuildSpec
+from .views import Views, load
 from .writer import TableWriter
-
-
-def load(spec: PromptSpec) -> Prompt:
-    """The declared prompt with its options. Raises ArmError for unknown ids, options, or another digest."""
-    options = PromptOptions.from_mapping(spec.options)
-    if spec.file:
-        return load_prompt_file(*spec.file, options)
-    assert spec.id is not None
-    return load_prompt(spec.id, options)
-
 
 # Table of training rows -> what its units are called in `exclusions`.
 SOURCES: Mapping[str, str] = {
     "selection_sft": "teacher_labels",
     "bt_pairs": "comparisons",
     "pointwise_scores": "candidate_scores",
-    "actor_sft": "teacher_labels",
+    "actor_sft": "choices",
     "bench_items": "bench_items",
 }
-
-
-class Scene(NamedTuple):
-    """A candidate set with all that training rows are made of."""
-
-    set_row: Row
-    parsed: Sequence[Parsed]  # as sampled
-    view: View  # of the candidates' points
-    state: Row
-    dialect: str  # of the candidates
-    spoken: tuple[str, str | None]  # dialect and space of the state's own record: its earlier steps
-    scores: Scores
 
 
 class TrainingRows:
@@ -60,8 +36,8 @@ class TrainingRows:
         self._spec, self._ledger, self._tables, self._count = spec, ledger, tables, statistics
         self._selection = load(spec.selection.prompt) if spec.selection else None
         self._scalar = load(spec.pairs.prompt) if spec.pairs else None
-        self._views: dict[tuple[str, str], StateView | Unrenderable] = {}
-        self._shown: tuple[str, Rendered, str] | None = None
+        self._pointwise = load(spec.pointwise.prompt) if spec.pointwise else None
+        self._views = Views()
         self._held: dict[str, list[Row]] = {table: [] for table in SOURCES}  # validation rows
         self._seen: dict[tuple[str, str], set[bytes]] = {}  # (table, split) -> rendered digests
         # The legacy rule leaks and is asked for to reproduce what leaked: nothing is taken out.
@@ -83,6 +59,13 @@ class TrainingRows:
                     self._ledger.exclude("selection_sft", "teacher_labels", label["label_id"], without, detail, status)
             if self._spec.pairs and reason is None:
                 self._compare(label, scene)
+            if self._spec.actor_sft and self._spec.actor_sft.selected_by == "teacher" and reason is None:
+                self._choose(label, scene)
+        taken_out = self.reviewed(state_id, set_id)
+        if self._pointwise and scene.scores and not taken_out:
+            self._score(scene)
+        if self._spec.actor_sft and self._spec.actor_sft.selected_by == "scores" and scene.scores and not taken_out:
+            self._choose(None, scene)
 
     def reviewed(self, *ids: str) -> str | None:
         """The reason why a person took one of these rows out, if somebody did."""
@@ -114,7 +97,7 @@ class TrainingRows:
         assert self._selection is not None
         assert self._spec.selection is not None
         try:
-            view = self._view(self._selection, scene)
+            view = self._views.state(self._selection, scene)
             row = selection_sft.build(label, scene.set_row, scene.parsed, self._selection, view, self._spec.selection)
         except Unrenderable as error:
             return error.reason
@@ -131,12 +114,7 @@ class TrainingRows:
         prompt, ledger, parsed = self._scalar, self._ledger, scene.parsed
 
         def shown() -> tuple[StateView, Rendered, str]:
-            view = self._view(prompt, scene)
-            place = f"{scene.dialect}\n{scene.view.space}\n{scene.state['state_id']}"
-            if self._shown is None or self._shown[0] != place:
-                rendered = prompt.scalar(view)
-                self._shown = place, rendered, rendered_sha256(rendered.messages, rendered.images)
-            return view, *self._shown[1:]
+            return self._views.scalar(prompt, scene)
 
         ledger.units_in["bt_pairs"] += len(parsed) - 1
         made = 0
@@ -159,21 +137,42 @@ class TrainingRows:
             for index in others[made:]:
                 ledger.exclude("bt_pairs", "comparisons", f"{label['label_id']}|{index}", error.reason, error.message)
 
-    def _view(self, prompt: Prompt, scene: Scene) -> StateView:
-        space = scene.view.space
-        key = (prompt.sha256, f"{scene.dialect}\n{space}\n{scene.state['state_id']}")
-        view = self._views.get(key)
-        if view is None:
-            if len(self._views) > 64:  # sets come sorted by state: only the newest states are asked for again
-                self._views.clear()
-            try:
-                view = prompt.state(scene.state, scene.dialect, space, scene.spoken)
-            except Unrenderable as error:
-                view = error
-            self._views[key] = view
-        if isinstance(view, Unrenderable):
-            raise view
-        return view
+    def _score(self, scene: Scene) -> None:
+        """Make the pointwise rows of a scored set."""
+        assert self._pointwise is not None
+        prompt, ledger = self._pointwise, self._ledger
+        units = sum(map(len, scene.scores.values()))
+        ledger.units_in["pointwise_scores"] += units
+        made = 0
+        try:
+            for score_id, reason, row in pointwise_scores.build(
+                scene, prompt, lambda: self._views.scalar(prompt, scene)
+            ):
+                made += 1
+                if outcome := reason or self.reviewed(score_id):
+                    ledger.exclude("pointwise_scores", "candidate_scores", score_id, outcome)
+                elif row is not None:
+                    self.keep("pointwise_scores", row)
+        except Unrenderable as error:  # and with it all that was not yet accounted for
+            for number in range(made, units):
+                unit = f"{scene.set_row['set_id']}|{number}"
+                ledger.exclude("pointwise_scores", "candidate_scores", unit, error.reason, error.message)
+
+    def _choose(self, label: Row | None, scene: Scene) -> None:
+        """Make the actor's target of one choice, and its control."""
+        assert self._spec.actor_sft is not None
+        ledger = self._ledger
+        try:
+            for choice, reason, row in actor_sft.build(label, scene, self._spec.actor_sft):
+                ledger.units_in["actor_sft"] += 1
+                if outcome := reason or self.reviewed(choice):
+                    ledger.exclude("actor_sft", "choices", choice, outcome)
+                elif row is not None:
+                    self.keep("actor_sft", row)
+        except Unrenderable as error:
+            ledger.units_in["actor_sft"] += 1
+            unit = scene.set_row["set_id"] if label is None else label["label_id"]
+            ledger.exclude("actor_sft", "choices", unit, error.reason, error.message)
 
     def keep(self, table: str, row: Row) -> None:
         """Write a row of train; hold one of validation back until all of train has been seen."""

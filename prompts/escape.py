@@ -16,15 +16,21 @@ _TAGS = (
     r"(?:image|audio|video)_(?:soft_)?(?:token|pad)|fake_token_around_image|global-img|row_\d+_col_\d+|img_context",
     r"(?:low_res_)?im_(?:start|end|patch|col)|vision_(?:start|end)",  # Molmo, Qwen
     r"bos|eos|pad|unk|mask|s|sep|cls|endoftext",
-    r"think|thinking|tool_calls?|tool_response|function_call",
 )
+_FORMAT = r"think|thinking|tool_calls?|tool_response|function_call"  # how an actor writes its turns
 _SQUARE = (
     r"INST|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS"
     r"|TOOL_CONTENT|ARGS|CALL_ID|PREFIX|SUFFIX|MIDDLE"  # Mistral
 )
-_OPENER = re.compile(
-    rf"<(?=[|｜]|\w++[|｜]>|/?(?:{'|'.join(_TAGS)})>|</?SYS>>)|\[(?=/?(?:{_SQUARE})\])", re.IGNORECASE | re.ASCII
-)
+
+
+def _opener(tags: str) -> re.Pattern[str]:
+    pattern = rf"<(?=[|｜]|\w++[|｜]>|/?(?:{tags})>|</?SYS>>)|\[(?=/?(?:{_SQUARE})\])"
+    return re.compile(pattern, re.IGNORECASE | re.ASCII)
+
+
+_OPENER = _opener("|".join((*_TAGS, _FORMAT)))
+_TOKEN = _opener("|".join(_TAGS))
 _HARMLESS = {"<": "&lt;", "[": "&#91;"}
 
 
@@ -38,3 +44,13 @@ def escape(text: str) -> str:
     if _OPENER.search(text) is None:
         return text
     return _OPENER.sub(lambda opener: _HARMLESS[opener[0]], text)
+
+
+def escape_tokens(text: str) -> str:
+    """Like ``escape``, but the tags an actor writes its own turns with (``<think>``, ``<tool_call>``) stay.
+
+    For an actor's own messages, which are full of them; what would begin a turn or a picture is still made harmless.
+    """
+    if "<" not in text and "[" not in text:
+        return text
+    return _TOKEN.sub(lambda opener: _HARMLESS[opener[0]], text)

@@ -10,7 +10,7 @@ import orjson
 
 from ..builders.manifest import code_sha256
 from ..builders.spec import BuildSpec
-from ..builders.training_rows import load as load_prompt
+from ..builders.views import load as load_prompt
 from ..schemas.errors import ArmError
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of

@@ -22,7 +22,7 @@ from ..builders.spec import (
     TokenSpec,
     TrajectorySpec,
 )
-from ..builders.training_rows import load as load_prompt
+from ..builders.views import load as load_prompt
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
 from .files import is_file

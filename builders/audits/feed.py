@@ -20,7 +20,7 @@ from .tables import Tables
 from .tasks import Tasks
 
 if TYPE_CHECKING:
-    from ..training_rows import Scene
+    from ..scene import Scene
 
 Row = dict[str, Any]
 

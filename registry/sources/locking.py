@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...builders.manifest import PACKAGES
 from ...builders.spec import BuildSpec
-from ...builders.training_rows import load as load_prompt
+from ...builders.views import load as load_prompt
 from ...hub_sync.hub import Hub
 from ...hub_sync.release import manifest_at
 from ...schemas import manifest as manifests
