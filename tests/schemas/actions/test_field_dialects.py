@@ -199,3 +199,9 @@ def test_nesting_is_limited(depth: int) -> None:
             assert "nested too deeply" in str(parsed.parse_error), dialect
         else:
             assert calls_from_json(parsed.json) == parsed.calls != (), dialect
+
+
+def test_the_concepts_list_every_dialect_in_its_order() -> None:
+    concepts = (Path(__file__).parents[3] / "docs" / "concepts.md").read_text("utf-8")
+    table = concepts.partition("| dialect | a response |")[2].partition("\n\n")[0]
+    assert [row.split("`")[1] for row in table.splitlines()[2:]] == list(DIALECTS)
