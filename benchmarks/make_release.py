@@ -4,7 +4,8 @@
 
 At scale 1.0: 3,085 states of 412 episodes with 397 distinct tasks, 49,536 candidate records of five responses (176 of
 them repeat an id with other candidates), 39,997 labels, 60 of them null. OUT gets states_full.jsonl,
-candidates_merged.jsonl, labels_drawlevel.jsonl, state_images/*.png and planted.json, the counts a build must find.
+candidates_merged.jsonl, labels_drawlevel.jsonl, labels.jsonl (without the draw: unusable), state_images/*.png and
+planted.json, the counts that an import must find.
 """
 
 from __future__ import annotations
@@ -216,17 +217,27 @@ def write(out: Path, scale: float = 1.0, seed: int = 0, image_kb: int = 10) -> d
     _write_lines(out / "states_full.jsonl", release.states())
     release.write_images(out)
     _write_lines(out / "candidates_merged.jsonl", release.candidate_sets())
-    _write_lines(out / "labels_drawlevel.jsonl", release.labels())
+    labels = list(release.labels())
+    _write_lines(out / "labels_drawlevel.jsonl", labels)
+    _write_lines(out / "labels.jsonl", ({**r, "state_id": r["state_id"].rpartition("#")[0]} for r in labels))
     conflicts, judged = set(release.conflicts()), release.judged()
+    warm = sum(draw % 4 == 3 for draws in release.draws for draw in range(draws))
+    warm += sum(draw % 4 == 3 for _, draw in release.conflicts())
+    episodes = min(sizes.episodes, sizes.states)
     planted = {
         "states": sizes.states,
+        "episodes": episodes,
+        "distinct_tasks": min(sizes.tasks, episodes),
         "images": release.images,
         "candidate_records": sizes.sets + sizes.conflicts,
         "distinct_set_ids": sizes.sets,
         "conflicting_ids": len(conflicts),
+        "conflicting_states": len({state for state, _ in conflicts}),
         "labels": len(judged),
         "null_labels": min(sizes.null_labels, len(judged)),
         "labelled_states": len({state for state, _ in judged}),
+        "temperature_0.7": sizes.sets + sizes.conflicts - warm,
+        "temperature_1.0": warm,
     }
     (out / "planted.json").write_text(json.dumps(planted, indent=1))
     return planted
