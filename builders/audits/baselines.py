@@ -7,76 +7,74 @@ picking by lot is expected to get right.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 from ...schemas.actions import Parsed
-from .counts import Counts, Json, part, rounded, share
+from .counts import Counts, Json, part, share
 
 PICKERS = ("first", "most_common", "word_overlap", "longest", "shortest")
 HEADROOM_NO, HEADROOM_GO = Fraction(1, 10), Fraction(1, 4)
 # Every ASCII character that is no letter or digit parts words; all beyond ASCII counts as letters.
 _PARTS = bytes(b if b >= 128 or chr(b).isalnum() else 32 for b in range(256))
-Outcome = tuple[tuple[str, str], ...]  # per baseline: (exact, equivalent) as "right/of"
 
 
 def outcomes(
-    task: str | None, parsed: Sequence[Parsed], kinds: Sequence[str], shown: Sequence[int], *, thoughts: bool
-) -> Outcome:
-    """What `uniform` and then each of PICKERS gets right of one label.
+    task: str | None, parsed: Sequence[Parsed], kinds: str, shown: Sequence[int] | None, *, thoughts: bool
+) -> tuple[str, str]:
+    """What the baselines get right of one label: among all candidates as they were sampled, and among those ``shown``.
 
-    ``kinds`` are the `equivalents` of its pick, ``shown`` the candidates among which to pick, in sampled order;
-    ``thoughts`` says whether their thoughts can be read, too.
+    ``kinds`` are the `equivalents` of its pick. ``shown`` are candidates in sampled order, None for all of them, and
+    ``thoughts`` says whether their thoughts are shown, too. An outcome is "same near size kinds": how many candidates
+    have the pick's action, how many are near it, out of how many, and the kind of what each of PICKERS picks.
     """
-    texts = {i: f"{parsed[i].thought} {parsed[i].action}" if thoughts else parsed[i].action for i in shown}
     asked = words(task or "")
-    read: dict[str, float] = {}
-    for text in texts.values():
-        if text not in read:
-            read[text] = _overlap(words(text), asked)
-    often = Counter(p.key for p in parsed)
-    scores: Sequence[Callable[[int], float]] = (
-        lambda i: -i,
-        lambda i: often[parsed[i].key],
-        lambda i: read[texts[i]],
-        lambda i: len(texts[i]),
-        lambda i: -len(texts[i]),
+    often = Counter([p.key for p in parsed])
+    common = [often[p.key] for p in parsed]
+    everything = range(len(parsed))
+    texts = [f"{p.thought} {p.action}" for p in parsed]
+    overlap, size = [_overlap(words(text), asked) for text in texts], [len(text) for text in texts]
+    sampled = _outcome(kinds, everything, common, overlap, size)
+    if shown is None and thoughts:
+        return sampled, sampled
+    if not thoughts:
+        texts = [p.action for p in parsed]
+        overlap, size = [_overlap(words(text), asked) for text in texts], [len(text) for text in texts]
+    return sampled, _outcome(kinds, everything if shown is None else shown, common, overlap, size)
+
+
+def _outcome(
+    kinds: str, shown: Sequence[int], common: Sequence[int], overlap: Sequence[float], size: Sequence[int]
+) -> str:
+    picks = (  # of several that tie, max and min give the first
+        shown[0],
+        max(shown, key=common.__getitem__),
+        max(shown, key=overlap.__getitem__),
+        max(shown, key=size.__getitem__),
+        min(shown, key=size.__getitem__),
     )
-    same, alike = sum(kinds[i] == "same" for i in shown), sum(kinds[i] != "other" for i in shown)
-    found = [(f"{same}/{len(shown)}", f"{alike}/{len(shown)}")]
-    for score in scores:
-        picked = kinds[max(shown, key=score)]  # the first of those that tie
-        found.append((f"{int(picked == 'same')}/1", f"{int(picked != 'other')}/1"))
-    return tuple(found)
-
-
-def add(counts: Counts, where: tuple[str, ...], outcome: Outcome) -> None:
-    """Count one label, or one row, under ``where``."""
-    counts["baselines", *where, "n"] += 1
-    for name, (exact, equivalent) in zip(("uniform", *PICKERS), outcome, strict=True):
-        counts["baselines", *where, name, "exact", exact] += 1
-        counts["baselines", *where, name, "equivalent", equivalent] += 1
+    seen = [kinds[i] for i in shown]
+    return f"{seen.count('s')} {seen.count('n')} {len(shown)} {''.join([kinds[i] for i in picks])}"
 
 
 def report(counts: Counts) -> Json:
-    labels = part(counts, "baselines", "labels")
     splits = sorted({path[0] for path in part(counts, "baselines", "selection_sft")})
     rows = {split: _shares(part(counts, "baselines", "selection_sft", split)) for split in splits}
-    return {"labels": _shares(labels), "selection_sft": rows}
+    return {"labels": _shares(part(counts, "baselines", "labels")), "selection_sft": rows}
 
 
 def headroom(counts: Counts) -> Json:
     """The share of usable sets whose pick is not the action that most candidates have: what is left to be learned."""
     labels = part(counts, "baselines", "labels")
-    n = labels["n",]
-    differs = n - int(_right(part(labels, "most_common", "exact")))
+    n, place = labels.total(), PICKERS.index("most_common")
+    differs = sum(count for (outcome,), count in labels.items() if outcome.split()[3][place] != "s")
     least = Fraction(differs, n) if n else Fraction(0)
     verdict = "no" if least < HEADROOM_NO else "go" if least > HEADROOM_GO else "unsure"
     return {"sets": n, "differs": differs, "share": share(differs, n), "verdict": verdict if n else None}
 
 
-@lru_cache(64)  # a task is asked for again by each of its sets, and so are the candidates of a label by its row
+@lru_cache(64)  # a task is asked for again by each of its sets
 def words(text: str) -> frozenset[bytes]:
     """Distinct words, without case."""
     return frozenset(text.casefold().encode("utf-8", "surrogatepass").translate(_PARTS).split())
@@ -88,15 +86,16 @@ def _overlap(found: frozenset[bytes], asked: frozenset[bytes]) -> float:
     return both / (len(found) + len(asked) - both) if both else 0.0
 
 
-def _right(found: Mapping[tuple[str, ...], int]) -> Fraction:
-    """The sum of "right/of", exactly, in any order."""
-    return sum((Fraction(fraction) * n for (fraction,), n in found.items()), Fraction(0))
-
-
 def _shares(found: Counts) -> Json:
-    n = found["n",]
-    made: Json = {"n": n}
-    for name in ("uniform", *PICKERS):
-        exact, equivalent = (_right(part(found, name, how)) for how in ("exact", "equivalent"))
-        made[name] = {"exact": rounded(exact / n), "equivalent": rounded(equivalent / n)} if n else None
-    return made
+    """Of outcomes, the share that each baseline gets right."""
+    exact, equivalent = (dict.fromkeys(("uniform", *PICKERS), Fraction(0)) for _ in range(2))
+    for (outcome,), count in found.items():
+        same, near, size, kinds = outcome.split()
+        exact["uniform"] += Fraction(int(same), int(size)) * count
+        equivalent["uniform"] += Fraction(int(same) + int(near), int(size)) * count
+        for name, kind in zip(PICKERS, kinds, strict=True):
+            exact[name] += count if kind == "s" else 0
+            equivalent[name] += count if kind != "o" else 0
+    n = found.total()
+    shares = {name: {"exact": share(exact[name], n), "equivalent": share(equivalent[name], n)} for name in exact}
+    return {"n": n, **(shares if n else dict.fromkeys(shares))}

@@ -15,32 +15,34 @@ def add_set(counts: Counts, parsed: Sequence[Parsed], view: View) -> None:
     distinct = list({p.key: p for p in parsed}.values())
     if len(distinct) < 2:
         counts["choice", "one_action"] += 1
-    elif all(relation(a, b, view) == "near_coordinates" for a, b in combinations(distinct, 2)):
+    elif all(_near(a, b, view) for a, b in combinations(distinct, 2)):
         counts["choice", "near_only"] += 1
 
 
-def equivalents(parsed: Sequence[Parsed], picked: int, view: View) -> list[str]:
-    """For each candidate ``same`` (the pick's action), ``near`` (near_coordinates to it) or ``other``."""
-    pick, known = parsed[picked], {parsed[picked].key: "same"}
+def equivalents(parsed: Sequence[Parsed], picked: int, view: View) -> str:
+    """For each candidate a letter: ``s``, the pick's action; ``n``, near_coordinates to it; ``o``, another one."""
+    pick, known = parsed[picked], {parsed[picked].key: "s"}
     for p in parsed:
         if p.key not in known:
-            known[p.key] = "near" if relation(pick, p, view) == "near_coordinates" else "other"
-    return [known[p.key] for p in parsed]
+            known[p.key] = "n" if _near(pick, p, view) else "o"
+    return "".join([known[p.key] for p in parsed])
 
 
-def add_pick(counts: Counts, kinds: Sequence[str]) -> None:
+def _near(a: Parsed, b: Parsed, view: View) -> bool:
+    # Calls of two kinds are near in no case, which is seen faster here.
+    same = bool(a.calls and b.calls) and a.calls[0].name == b.calls[0].name
+    return same and relation(a, b, view) == "near_coordinates"
+
+
+def add_pick(counts: Counts, kinds: str) -> None:
     """One usable label, by the ``equivalents`` of its pick."""
-    counts["equivalent", "labels"] += 1
-    same, near = kinds.count("same") > 1, "near" in kinds
-    counts["equivalent", "same"] += same
-    counts["equivalent", "near"] += near
-    counts["equivalent", "any"] += same or near
+    counts["equivalent", f"{'same' if kinds.count('s') > 1 else ''} {'near' if 'n' in kinds else ''}"] += 1
 
 
 def report(counts: Counts) -> Json:
-    sets, labels = counts["choice", "sets"], counts["equivalent", "labels"]
-    one, near = counts["choice", "one_action"], counts["choice", "near_only"]
-    alike = counts["equivalent", "any"]
+    sets, one, near = (counts["choice", name] for name in ("sets", "one_action", "near_only"))
+    both, same, close, neither = (counts["equivalent", how] for how in ("same near", "same ", " near", " "))
+    labels = both + same + close + neither
     return {
         "no_choice": {
             "sets": sets,
@@ -50,8 +52,8 @@ def report(counts: Counts) -> Json:
         },
         "equivalent_picks": {
             "labels": labels,
-            "same": counts["equivalent", "same"],  # another candidate has the pick's action
-            "near": counts["equivalent", "near"],  # another action is near_coordinates to it
-            "share": share(alike, labels),
+            "same": both + same,  # another candidate has the pick's action
+            "near": both + close,  # another action is near_coordinates to it
+            "share": share(labels - neither, labels),
         },
     }

@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...schemas.actions import Parsed
 from .counts import NAMED, Counts, Json, part, rounded, tree
 
 Row = Mapping[str, Any]
-# Columns of messages, by what their characters are told as.
-_MESSAGES = ("prompt", "completion", "chosen", "rejected")
 
 
-def add_candidates(counts: Counts, responses: Sequence[str], parsed: Sequence[Parsed]) -> None:
-    for response, p in zip(responses, parsed, strict=True):
-        _length(counts, "candidate", len(response))
-        counts["verbs", "candidates", _verb(p)] += 1
+class Distributions:
+    """What one bucket counts; ``counts`` hands it over."""
 
+    def __init__(self) -> None:
+        self._lengths: dict[str, Counter[int]] = {}  # in characters, exactly
+        self._verbs: dict[str, Counter[str]] = {"candidates": Counter(), "picks": Counter()}
+        self._pair_types: Counter[tuple[str, str]] = Counter()
+        self._prompt: tuple[Any, int] = (None, 0)  # the last one and its length: pairs of a label share it
 
-def add_pick(counts: Counts, picked: Parsed) -> None:
-    counts["verbs", "picks", _verb(picked)] += 1
+    def candidates(self, responses: Iterable[str], parsed: Sequence[Parsed]) -> None:
+        self._of("candidate").update(map(len, responses))
+        self._verbs["candidates"].update(map(_verb, parsed))
 
+    def pick(self, picked: Parsed) -> None:
+        self._verbs["picks"][_verb(picked)] += 1
 
-def add_row(counts: Counts, table: str, row: Row) -> None:
-    for column in _MESSAGES:
-        if messages := row.get(column):
-            _length(counts, f"{table}.{column}", _characters(messages))
-    if table == "bt_pairs":
-        counts["pair_types", row["split"], row["pair_type"]] += 1
+    def row(self, table: str, row: Row) -> None:
+        prompt = row["prompt"]
+        if prompt is not self._prompt[0]:
+            self._prompt = prompt, _characters(prompt)
+        self._of(f"{table}.prompt")[self._prompt[1]] += 1
+        if table == "bt_pairs":
+            self._of("bt_pairs.chosen")[_characters(row["chosen"])] += 1
+            self._of("bt_pairs.rejected")[_characters(row["rejected"])] += 1
+            self._pair_types[row["split"], row["pair_type"]] += 1
+        elif reply := row.get("completion"):
+            self._of(f"{table}.completion")[_characters(reply)] += 1
+
+    def counts(self) -> Counts:
+        made: Counts = Counter()
+        for name, lengths in self._lengths.items():
+            for length, n in lengths.items():
+                made["lengths", name, "bins", str(bin_of(length))] += n
+                made["lengths", name, "sum", ""] += length * n
+        for whose, verbs in self._verbs.items():
+            made.update({("verbs", whose, verb): n for verb, n in verbs.items()})
+        made.update({("pair_types", *key): n for key, n in self._pair_types.items()})
+        return made
+
+    def _of(self, name: str) -> Counter[int]:
+        found = self._lengths.get(name)
+        if found is None:
+            found = self._lengths[name] = Counter()
+        return found
 
 
 def report(counts: Counts) -> Json:
@@ -50,18 +77,17 @@ def _verb(p: Parsed) -> str:
 def _characters(messages: Sequence[Row] | str) -> int:
     if isinstance(messages, str):
         return len(messages)
-    return sum(len(block.get("text") or "") for message in messages for block in message["content"])
+    total = 0
+    for message in messages:
+        for block in message["content"]:
+            total += len(block.get("text") or "")
+    return total
 
 
 def bin_of(length: int) -> int:
     """The least length of the bin: four bins between a power of two and the next."""
     shift = max(0, length.bit_length() - 3)
     return length >> shift << shift
-
-
-def _length(counts: Counts, name: str, length: int) -> None:
-    counts["lengths", name, "bins", str(bin_of(length))] += 1
-    counts["lengths", name, "sum", ""] += length
 
 
 def _lengths(found: Counts) -> Json:

@@ -31,11 +31,12 @@ class Audits:
     def __init__(self, spec: BuildSpec) -> None:
         self._spec = spec
         self._counts: Counts = Counter()
+        self._told = distributions.Distributions()
         self._tables, self._tasks = Tables(), Tasks()
         self._looks: dict[str, tuple[str, str]] = {}  # screenshot -> look, least id of what shows it
         self._refused: set[str] = set()  # screenshots without a look
         self._named: list[list[str]] = []  # contradicting labels
-        self._outcomes: dict[str, baselines.Outcome] = {}  # by label whose row is not written yet
+        self._outcomes: dict[str, str] = {}  # by label whose row is not written yet
         self._compared = spec.split.validation > 0 or "bench_items" in spec.tables  # else pictures meet no others
         selection = spec.selection
         self._merged = selection is not None and selection.duplicates == "merge"
@@ -67,7 +68,7 @@ class Audits:
 
     def candidate_set(self, row: Row, parsed: Sequence[Parsed], view: View) -> None:
         choices.add_set(self._counts, parsed, view)
-        distributions.add_candidates(self._counts, [c["response"] for c in row["candidates"]], parsed)
+        self._told.candidates([c["response"] for c in row["candidates"]], parsed)
 
     def judged(self, scenes: Sequence[tuple[Sequence[Row], Scene]]) -> dict[str, str]:
         """The labels of all candidate sets whose states look the same, before rows are made of them.
@@ -96,16 +97,16 @@ class Audits:
         """A training row that was written."""
         unit = row.get("state_id") or row[ID_FIELDS[table]]
         self._tables.add_row(table, row["split"], unit, row["images"])
-        distributions.add_row(self._counts, table, row)
+        self._told.row(table, row)
         if table == "selection_sft":
             if row["order"] is not None:
                 self._shown(row)
             if outcome := self._outcomes.pop(row["label_id"], None):
-                baselines.add(self._counts, ("selection_sft", row["split"]), outcome)
+                self._counts["baselines", "selection_sft", row["split"], outcome] += 1
 
     def partial(self) -> Json:
         return {
-            "counts": [[list(path), n] for path, n in sorted(self._counts.items()) if n],
+            "counts": [[list(path), n] for path, n in sorted((self._counts + self._told.counts()).items())],
             "tables": self._tables.partial(),
             "tasks": self._tasks.partial(),
             "looks": {screenshot: list(found) for screenshot, found in sorted(self._looks.items())},
@@ -129,19 +130,17 @@ class Audits:
         """A label that would feed training rows."""
         counts, parsed, picked = self._counts, scene.parsed, label["selected_index"]
         counts["slots", "sampled", str(len(parsed)), str(picked)] += 1
-        distributions.add_pick(counts, parsed[picked])
+        self._told.pick(parsed[picked])
         kinds = choices.equivalents(parsed, picked, scene.view)
         choices.add_pick(counts, kinds)
-        task, all_of_them = scene.state["task"], range(len(parsed))
-        outcome = baselines.outcomes(task, parsed, kinds, all_of_them, thoughts=True)
-        baselines.add(counts, ("labels",), outcome)
+        actions = frozenset([p.key for p in parsed])
+        shown = None
+        if self._merged and len(actions) < len(parsed):
+            shown = sorted({p.key: i for i, p in reversed(list(enumerate(parsed)))}.values())  # the first of each
+        sampled, as_shown = baselines.outcomes(scene.state["task"], parsed, kinds, shown, thoughts=self._thoughts)
+        counts["baselines", "labels", sampled] += 1
         if self._spec.selection:
-            first = {p.key: i for i, p in reversed(list(enumerate(parsed)))}
-            shown = sorted(first.values()) if self._merged else all_of_them
-            if not self._thoughts or len(shown) < len(parsed):
-                outcome = baselines.outcomes(task, parsed, kinds, shown, thoughts=self._thoughts)
-            self._outcomes[label["label_id"]] = outcome
-        actions = frozenset(p.key for p in parsed)
+            self._outcomes[label["label_id"]] = as_shown
         return conflicts.Pick(label["label_id"], actions, parsed[picked].key, parsed[picked].action)
 
     def _shown(self, row: Row) -> None:
