@@ -28,6 +28,7 @@ from .reviews import Reviews
 from .scene import Scene
 from .spec import BuildSpec, SourceSpec
 from .training_rows import TrainingRows
+from .trajectory_pairs import Episode
 from .writer import TableWriter, Target, WrittenFile
 
 
@@ -141,6 +142,8 @@ class _Bucket:
                     detail = f"{record.file}:{record.line} its set was excluded"
                     self.ledger.exclude(kind, kind, set_id, "no_candidate_set", detail)
         self._coverage("states", sorted(built), covered, "no_candidate_set")
+        for places in index["episodes"]:
+            self.training.compare_episodes(self._ends(places))
         ready = ReadyRows(self.spec, self.ledger, self.training, self.blobs)
         for kind, places in index["ready"].items():
             ready.add(kind, list(self._copied(places)))
@@ -175,6 +178,13 @@ class _Bucket:
         for row in sorted(built.values(), key=lambda row: (self._group(row), row["state_id"])):
             self._add("states", row)
         return built
+
+    def _ends(self, places: list[tuple[int, int]]) -> list[Episode]:
+        """The episodes whose last states stand there."""
+        with ExitStack() as stack:
+            rows = _mapped(self.job.folder / "states.jsonl", stack)
+            records = [orjson.loads(rows[offset : offset + length]) for offset, length in places]
+        return [Episode(r["row"], self.spec.sources[r["declared"]].dialect or "") for r in records]
 
     def _state(self, record: Row, image: CheckedImage | None, built: dict[str, Row]) -> None:
         split = self.splits[0].get(record["row"]["state_id"], "train") if self.splits else None

@@ -106,6 +106,15 @@ class _Row:
     place: tuple[int, int]  # offset, length in rows.jsonl
 
 
+class _End(NamedTuple):
+    """The last state of an episode with an outcome: its history is the episode."""
+
+    turn: int  # 0-based
+    state_id: str
+    task_group: str
+    place: tuple[int, int]  # offset, length in states.jsonl
+
+
 class _Spills(NamedTuple):
     """The open copies, in the order of SPILLED."""
 
@@ -126,6 +135,7 @@ class _Pass:
     files: list[SourceFile] = field(default_factory=list)
     states: dict[str, _State] = field(default_factory=dict)
     rows: dict[str, list[_Row]] = field(default_factory=dict)  # kind -> copied rows
+    ends: dict[str, _End] = field(default_factory=dict)  # by episode; only where episodes are compared
     exclusions: list[Row] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     _pictures: dict[str, tuple[int, int]] = field(default_factory=dict)  # sha256 -> place in images.bin
@@ -279,7 +289,12 @@ class _Pass:
         }
         text = row["observation_text"]
         key = image_sha or sha256_hex(f"text\n{text}" if text is not None else f"id\n{state_id}")
-        self.states[state_id] = _State([claim], key, _write(self._spills.states, spilled))
+        place = _write(self._spills.states, spilled)
+        self.states[state_id] = _State([claim], key, place)
+        if self.spec.pairs and self.spec.pairs.trajectories and row["episode_outcome"] is not None:
+            known_end = self.ends.get(row["episode_id"])
+            if known_end is None or row["turn"] > known_end.turn:
+                self.ends[row["episode_id"]] = _End(row["turn"], state_id, row["task_group"], place)
 
     def _keep_row(self, source: SourceSpec, file: SourceFile, line: jsonl.Line, item: ImportedRow) -> None:
         """Copy what a record holds besides states; it is dealt out when all states are known."""
@@ -354,7 +369,9 @@ class _Pass:
                 ready[bucket_of(found.key, buckets)].setdefault(kind, []).append(found.place)
         self.tally.labelled_states = sum(state.labelled for state in self.states.values())
         reviews = self._reviews(buckets, sets)
-        extra = [{"ready": ready[b], "reviews": reviews[b], "held_out": drawn[b]} for b in range(buckets)]
+        extra: list[Row] = [{"ready": ready[b], "reviews": reviews[b], "held_out": drawn[b]} for b in range(buckets)]
+        for bucket, tasks in zip(extra, self._episodes(buckets), strict=True):
+            bucket["episodes"] = tasks
         self._write_indices(buckets, index, extra)
 
     def _all(self, kind: str) -> Iterator[tuple[SourceSpec, SourceFile, jsonl.Line, Row, tuple[int, int, int, int]]]:
@@ -366,6 +383,18 @@ class _Pass:
             line = jsonl.Line(found.line, 0, b"", True)
             row = {**found.about, "set_id": actors.qualified(self.spec, found.source, found.about["set_id"])}
             yield found.source, found.file, line, row, (COPIED, found.line, *found.place)
+
+    def _episodes(self, buckets: int) -> list[list[list[tuple[int, int]]]]:
+        """Of each bucket, for each task with several episodes, where their last states stand, by episode id."""
+        tasks: dict[str, list[tuple[int, int]]] = {}
+        for _, end in sorted(self.ends.items()):
+            if not self.states[end.state_id].quarantined:
+                tasks.setdefault(end.task_group, []).append(end.place)
+        dealt: list[list[list[tuple[int, int]]]] = [[] for _ in range(buckets)]
+        for group, places in sorted(tasks.items()):
+            if len(places) > 1:
+                dealt[bucket_of(group, buckets)].append(places)
+        return dealt
 
     def _reviews(self, buckets: int, sets: dict[str, _State]) -> list[list[tuple[int, int]]]:
         """The reviews of each bucket: those of its states, sets, and all rows whose ids begin with theirs."""

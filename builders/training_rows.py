@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from ..prompts.render import Rendered, StateView
 from ..prompts.view import Unrenderable
 from ..schemas.store import ID_FIELDS
-from . import actor_sft, bt_pairs, pointwise_scores, selection_sft, teacher_labels
+from . import actor_sft, bt_pairs, pointwise_scores, selection_sft, teacher_labels, trajectory_pairs
 from .audits import Audits
 from .ledger import Ledger, Row
 from .reviews import Reviews
 from .scene import Scene
 from .spec import BuildSpec
+from .splits import split_of
+from .trajectory_pairs import Episode
 from .views import Views, load
 from .writer import TableWriter
 
@@ -36,6 +38,8 @@ class TrainingRows:
         self._spec, self._ledger, self._tables, self._count = spec, ledger, tables, statistics
         self._selection = load(spec.selection.prompt) if spec.selection else None
         self._scalar = load(spec.pairs.prompt) if spec.pairs else None
+        episodes = spec.pairs.trajectories if spec.pairs else None
+        self._trajectory = load(episodes.prompt) if episodes else None
         self._pointwise = load(spec.pointwise.prompt) if spec.pointwise else None
         self._views = Views()
         self._held: dict[str, list[Row]] = {table: [] for table in SOURCES}  # validation rows
@@ -157,6 +161,21 @@ class TrainingRows:
             for number in range(made, units):
                 unit = f"{scene.set_row['set_id']}|{number}"
                 ledger.exclude("pointwise_scores", "candidate_scores", unit, error.reason, error.message)
+
+    def compare_episodes(self, episodes: Sequence[Episode]) -> None:
+        """Make the pairs of whole episodes of one task."""
+        pairs = self._spec.pairs
+        assert pairs is not None
+        assert pairs.trajectories is not None
+        assert self._trajectory is not None
+        group = episodes[0].state["task_group"]
+        split = split_of(group, self._spec.split) if self._separate else "train"
+        for pair_id, reason, row in trajectory_pairs.build(episodes, split, self._trajectory, pairs.trajectories):
+            self._ledger.units_in["bt_pairs"] += 1
+            if outcome := reason or self.reviewed(pair_id):
+                self._ledger.exclude("bt_pairs", "comparisons", pair_id, outcome)
+            elif row is not None:
+                self.keep("bt_pairs", row)
 
     def _choose(self, label: Row | None, scene: Scene) -> None:
         """Make the actor's target of one choice, and its control."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from ..schemas.errors import ArmError, UsageError
-from . import view
+from . import trajectory, view
 from .escape import escape
 from .options import PromptOptions
 from .replies import parse_selection
@@ -135,6 +135,20 @@ class Prompt:
         self._check("scalar", state)
         return [_turn("assistant", escape(self._candidate(state, candidate, "")))]
 
+    def trajectory(self, task: str | None) -> Rendered:
+        """Return the prompt that all episodes of a task share."""
+        self._check_kind("trajectory")
+        messages = [_turn("user", trajectory.asked(self.template, self._user, task))]
+        if self.template.system:
+            messages.insert(0, _turn("system", self.template.system))
+        return Rendered(messages, ())
+
+    def trajectory_reply(self, steps: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """Return the episode as the assistant turn to be scored: ``steps`` with turn (0-based), thought, action and
+        observation."""
+        self._check_kind("trajectory")
+        return [_turn("assistant", trajectory.told(self.template, self.options, steps))]
+
     def _candidate(self, state: StateView, candidate: Mapping[str, Any], number: str) -> str:
         indent = self.template.fragments["indent"]
         values = {
@@ -176,15 +190,18 @@ class Prompt:
             messages.insert(0, _turn("system", self.template.system))
         return Rendered(messages, state.images)
 
-    def _check(self, kind: Kind, state: StateView) -> None:
+    def _check_kind(self, kind: Kind) -> None:
         if self.kind != kind:
             raise UsageError(f"{self.id} is a {self.kind} prompt, not a {kind} prompt")
+
+    def _check(self, kind: Kind, state: StateView) -> None:
+        self._check_kind(kind)
         if state.prompt_sha256 != self.sha256:
             raise ArmError(f"the state was prepared for prompt {state.prompt_sha256[:12]}, not for {self.sha256[:12]}")
 
 
 def load_prompt(prompt_id: str, options: PromptOptions) -> Prompt:
-    """Return the built-in prompt ``prompt_id`` (``selection/1``, ``scalar/1``)."""
+    """Return the built-in prompt ``prompt_id`` (``selection/1``, ``scalar/1``, ``trajectory/1``)."""
     return _prompt(prompt_id, builtin(prompt_id), options)
 
 

@@ -16,16 +16,18 @@ from ..schemas.yamlfile import parse
 from .escape import escape
 from .substitution import Text
 
-Kind = Literal["selection", "scalar"]
+Kind = Literal["selection", "scalar", "trajectory"]
 
 # Placeholders of the user text: those that must stand there, and those that may.
 _REQUIRED: Final[dict[str, set[str]]] = {
     "selection": {"task", "observation", "candidates"},
     "scalar": {"task", "observation"},
+    "trajectory": {"task"},
 }
 _ALLOWED: Final[dict[str, set[str]]] = {
     "selection": {"url", "history", "points", "answer", "count"},
     "scalar": {"url", "history", "points", "answer"},
+    "trajectory": {"answer"},
 }
 _ONCE: Final = {"observation", "candidates", "history", "answer"}
 
@@ -68,7 +70,7 @@ class Template:
 
 
 def prompt_ids() -> list[str]:
-    """The ids of the built-in prompts, sorted: ``scalar/1``, ``selection/1``."""
+    """The ids of the built-in prompts, sorted: ``scalar/1``, ``selection/1``, ..."""
     names = [f.name for f in (resources.files(__package__) / "templates").iterdir()]
     return sorted(name.removesuffix(".yaml").replace("-", "/") for name in names if name.endswith(".yaml"))
 

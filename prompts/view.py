@@ -9,6 +9,7 @@ from typing import Any, Final
 from ..schemas.actions import DIALECTS, SPACES, calls_from_json, convert, parse
 from ..schemas.actions.model import Call, is_point
 from ..schemas.errors import ArmError, UsageError
+from . import trajectory
 from .escape import escape
 from .options import PromptOptions
 from .substitution import Text, nested, splice
@@ -86,9 +87,11 @@ class StateView:
 def user_text(template: Template, options: PromptOptions) -> Text:
     """The user turn with the fragments that ``options`` ask for; ArmError if the template cannot ask for them."""
     words = template.fragments
-    asks = options.candidate_reasoning if template.kind == "scalar" else options.reasoning == "before"
+    asks = options.reasoning == "before" if template.kind == "selection" else options.candidate_reasoning
     if template.kind == "scalar" and options.reasoning != "none":
         raise ArmError("a scalar prompt has no completion, so reasoning: before says nothing; leave it out")
+    if template.kind == "trajectory":
+        trajectory.check(options)
     if template.kind == "selection" and asks and "{{answer}}" not in template.user:
         raise ArmError("reasoning: before needs {{answer}} in the template, or the model is not asked for reasoning")
     fragments = {

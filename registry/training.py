@@ -29,6 +29,7 @@ from .files import is_file
 
 Complain = Callable[[str, str], None]  # (place in registry.yaml, message)
 TRAINING = ("selection_sft", "bt_pairs", "pointwise_scores", "actor_sft", "reserve")
+_ALL_STEPS = 1000  # of an episode, unless its prompt asks for fewer
 _TOKEN_FILES = ("*.json", "*.jinja", "*.txt", "*.model")  # of a processor; weights decide no token
 
 
@@ -76,7 +77,8 @@ class Training:
             self._complain(f"{where}.scores", "means nothing unless origins names scores")
         trajectories = None
         if said := options.get("trajectories"):
-            prompt = self._prompt(said, "trajectory", f"{where}.trajectories")
+            whole = {**said, "options": {"history_window": _ALL_STEPS, **said.get("options", {})}}
+            prompt = self._prompt(whole, "trajectory", f"{where}.trajectories")
             trajectories = TrajectorySpec(prompt, **_given(said, "min_gap", "max_pairs_per_task"))
         return PairSpec(
             self._prompt(options, "scalar", where),
