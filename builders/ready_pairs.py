@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
-from ..schemas.actions import View, pair_type, parse, relation
+from ..schemas.actions import DIALECTS, Parsed, View, pair_type, parse, relation
 from .ledger import Row
+
+_ACTION = re.compile(r"^[^\S\n]*action[^\S\n]*:", re.IGNORECASE | re.MULTILINE)
+_TRIED = 4  # places where the action may begin: a thought may say so, too
 
 
 class Verdict(NamedTuple):
@@ -34,7 +39,7 @@ class ReadyPairs:
         chosen, rejected = _text(row["chosen"]), _text(row["rejected"])
         found, kind, loser = row["relation"], row["pair_type"], None
         if found is None and row["unit"] == "step":
-            left, right = parse(dialect, chosen), parse(dialect, rejected)
+            left, right = _read(dialect, chosen), _read(dialect, rejected)
             if left.parse_error is None or right.parse_error is None:
                 found, kind, loser = relation(left, right, view), pair_type(left, right), right.key
         if found == "identical":
@@ -50,6 +55,21 @@ class ReadyPairs:
                 return Verdict(found, kind, "duplicate_loser", "dropped")
             self._losers.add(known)
         return Verdict(found, kind, None, "")
+
+
+def _read(dialect: str, text: str) -> Parsed:
+    """A side as a whole response, or as prompts show one: the action without its tags, perhaps after ``Action:``."""
+    parsed = parse(dialect, text)
+    if parsed.parse_error is None:
+        return parsed
+    known = DIALECTS[dialect]
+    bodies = [text, *(text[found.end() :] for found in islice(_ACTION.finditer(text), _TRIED))]
+    for body in bodies:
+        for calls in ([body], body.split("\n")):  # several calls stand on lines of their own
+            bare = parse(dialect, "".join(f"{known.opener}{call.strip()}{known.closer}" for call in calls))
+            if bare.parse_error is None:
+                return bare
+    return parsed
 
 
 def _text(messages: list[Row]) -> str:

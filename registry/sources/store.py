@@ -17,9 +17,8 @@ from typing import Any
 
 import orjson
 
-from ...builders.importers import IMPORTERS
+from ...builders.importers import IMPORTERS, RECORDS
 from ...builders.partition import Progress
-from ...builders.spec import BASE_TABLES
 from ...hub_sync.hub import Hub, checked_repo_id, checked_sha
 from ...hub_sync.pull import download
 from ...hub_sync.release import manifest_at
@@ -74,7 +73,7 @@ class Store:
         Raises ArmError when it is not here and there is no ``hub``, when the Hub has another build there, and when the
         rows are not those of the identity.
         """
-        if not _DIGEST.fullmatch(identity_sha256) or kind not in BASE_TABLES:
+        if not _DIGEST.fullmatch(identity_sha256) or kind not in RECORDS:
             raise ArmError(f"{kind!r} of {identity_sha256!r} is no table of a version", where=repo)
         place = self._repo(repo) / identity_sha256 / f"{kind}.jsonl"
         self._refuse_links(place, place.with_suffix(".json"))

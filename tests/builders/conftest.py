@@ -181,6 +181,16 @@ class Toy:
         path.write_bytes(data if lines and isinstance(lines[-1], bytes) else data + b"\n" if lines else b"")
         return path
 
+    def lay(self, kind: str, form: str, name: str, lines: Sequence[Line], **fields: Any) -> SourceSpec:
+        """Write the records of one source of any format; a ``.json`` file is one array of them."""
+        if name.endswith(".json"):
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(lines), "utf-8")
+        else:
+            path = self.write(name, lines)
+        return SourceSpec(kind, form, ((name, path),), "mit", **fields)  # type: ignore[arg-type]
+
     def sources(self) -> tuple[SourceSpec, ...]:
         """Write the records and declare the files; a kind without records is no source."""
         found: list[SourceSpec] = []
