@@ -82,15 +82,11 @@ def test_conflicts_name_both_places(trip: Trip) -> None:
     lines: dict[str, list[int]] = {}
     for number, record in enumerate(records(trip.release / FILES[1]), 1):
         lines.setdefault(record["state_id"], []).append(number)
-    name = "../release/candidates_merged.jsonl"
-    expected = {i: tuple(f"{_name(name)}:{n}" for n in found) for i, found in lines.items() if len(found) > 1}
+    name = "candidates_merged.jsonl"  # files elsewhere than below the registry are called by their own name
+    expected = {i: tuple(f"{name}:{n}" for n in found) for i, found in lines.items() if len(found) > 1}
     assert len(expected) == trip.planted["conflicting_ids"]
     assert {conflict.id: conflict.places for conflict in trip.report.conflicts} == expected
     assert {c.state_id for c in trip.report.conflicts} == {i.rpartition("#d")[0] for i in expected}
-
-
-def _name(path: str) -> str:
-    return Path(path).name  # files elsewhere than below the registry are called by their own name
 
 
 def test_labels_without_the_draw_are_refused(trip: Trip) -> None:
