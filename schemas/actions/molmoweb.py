@@ -14,71 +14,63 @@ is ``molmoweb_json``, because one source has one coordinate space. Here such a r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from . import python_calls
 from .dialect import Dialect, Scan
 from .model import Call, UnreadableError
-from .molmoweb_calls import STRINGS, TOOLS, call_of, no_words, written
+from .molmoweb_calls import STRINGS, Family, call_of, no_words, written
 from .openwebrl import decode
 
 _ACTION = re.compile(r"^ACTION:[^\S\n]*+", re.MULTILINE)
 _BETWEEN = re.compile(r"[;\s]*+")
-_NEXT = re.compile(r"[,:\s]*+")  # between the members of an object that is known to be valid
-_MEMBERS = 16  # of a reply; the model writes three
 
 
 def scan(tail: str) -> Scan:
     """Reads a JSON object with an action string, the text after ``ACTION:``, or all of ``tail``."""
-    if tail.lstrip().startswith("{"):
-        thought, action, _ = reply(tail.strip())
-        if type(action) is not str:
-            raise UnreadableError("the action is a JSON object, its points percentages: see dialect molmoweb_json")
-        return Scan(_calls(action), action.strip(), [(0, len(tail))], thought)
+    if not tail.lstrip().startswith("{"):
+        return scan_string(STRINGS, tail)
+    thought, action = reply(tail)
+    if type(action) is not str:
+        raise UnreadableError("the action is a JSON object, its points percentages: see dialect molmoweb_json")
+    return Scan(calls_of(STRINGS, action), action.strip(), [(0, len(tail))], thought)
+
+
+def scan_string(words: Family, tail: str) -> Scan:
+    """Reads the action string after ``ACTION:``, or all of ``tail``."""
     marked = _ACTION.search(tail)
     if marked is None:
-        return Scan(_calls(tail), tail.strip(), [(0, len(tail))])
-    action = tail[marked.end() :].strip()
+        return Scan(calls_of(words, tail), tail.strip(), [(0, len(tail))])
+    action = tail[marked.end() :]
     thought = tail[: marked.start()].strip().removeprefix("THOUGHT:").strip()
-    return Scan(_calls(action), action, [(marked.end(), len(tail))], thought or None)
+    return Scan(calls_of(words, action), action.strip(), [(marked.end(), len(tail))], thought or None)
 
 
-def reply(source: str, parse: Callable[[str, int], tuple[Any, int]] = decode) -> tuple[str | None, Any, str]:
-    """Thought (None: not given), action and its text, of a JSON reply that must be all of ``source``."""
-    value, end = parse(source, 0)
-    if source[end:].strip():
+def reply(tail: str, exact: bool = False) -> tuple[str | None, Any]:
+    """Thought (None: not given) and action of a JSON reply, which must be all of ``tail``. exact: see ``decode``."""
+    source = tail.strip()
+    value, end = decode(source, 0, exact)
+    if end < len(source):
         raise UnreadableError("text after the JSON")
     if "action" not in value:
         if "name" not in value:
             raise UnreadableError("no action")
-        return None, value, source[:end]
-    if len(value) > _MEMBERS:
-        raise UnreadableError(f"a reply of more than {_MEMBERS} members")
-    at, name = 1, ""
-    while name != "action":
-        name, at = parse(source, _skip(source, at))
-        begin = _skip(source, at)
-        _, at = parse(source, begin)
+        return None, value  # the action alone
     thought = value.get("thought")
-    return thought.strip() if type(thought) is str else None, value["action"], source[begin:at]
+    return thought.strip() if type(thought) is str else None, value["action"]
 
 
-def _skip(source: str, at: int) -> int:
-    match = _NEXT.match(source, at)
-    return match.end() if match else at
-
-
-def _calls(source: str) -> tuple[Call, ...]:
+def calls_of(words: Family, string: str) -> tuple[Call, ...]:
     """All calls of an action string, one a line or separated by semicolons."""
     calls: list[Call] = []
-    source = source.strip()
+    source = string.strip()
     if not python_calls.is_call(source, 0):
         raise UnreadableError("no action")
     at = 0
     while at < len(source):
         found = python_calls.call_at(source, at)
-        calls.append(_call(found))
+        calls.append(_call(words, found))
         at = python_calls.skip_blank(source, found.end)
         between = _BETWEEN.match(source, at)
         if between is None or (not between.group() and at < len(source)):
@@ -87,40 +79,40 @@ def _calls(source: str) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _call(found: python_calls.Written) -> Call:
+def _call(words: Family, found: python_calls.Written) -> Call:
     name, positional, given, _ = found
-    form = TOOLS.get(name)
+    form = words.tools.get(name)
     if form is None:
         if positional and "args" in given:
             raise UnreadableError(f"{name}: args is given twice")
-        return call_of(STRINGS, name, {"args": positional, **given} if positional else given)
+        return call_of(words, name, {"args": positional, **given} if positional else given)
     params = form.params
     if name in ("click", "dblclick") and ("bid" in given or (positional and type(positional[0]) is str)):
         params = ("bid", "button")
     if len(positional) > len(params) or not set(params[: len(positional)]).isdisjoint(given):
         raise UnreadableError(f"{name}: takes ({', '.join(params)})")
-    return call_of(STRINGS, name, {**dict(zip(params, positional, strict=False)), **given})
+    return call_of(words, name, {**dict(zip(params, positional, strict=False)), **given})
 
 
-def render(calls: Sequence[Call]) -> str:
-    """One action string per call, one a line."""
-    return "\n".join(_line(call) for call in calls)
+def string_of(words: Family, calls: Sequence[Call]) -> str:
+    """One action string per call, one a line. Raises ArmError where there are no words."""
+    return "\n".join(_line(words, call) for call in calls)
 
 
-def _line(call: Call) -> str:
-    name, left = written(STRINGS, call)
+def _line(words: Family, call: Call) -> str:
+    name, left = written(words, call)
     items = [repr(item) for item in left.pop("args", [])] if call.verb == "other" else []
-    named = TOOLS[name].named if name in TOOLS else True
+    form = words.tools.get(name)
     for index, (key, value) in enumerate(left.items()):
-        positional = not named and TOOLS[name].params[index : index + 1] == (key,)
+        positional = form is not None and not form.named and form.params[index : index + 1] == (key,)
         items.append(repr(value) if positional else f"{key}={list(value) if type(value) is tuple else value!r}")
     line = f"{name}({', '.join(items)})"
     try:
-        if _calls(line) == (Call(name, call.verb, call.arguments),):
+        if calls_of(words, line) == (Call(name, call.verb, call.arguments),):
             return line
     except UnreadableError:
         pass
-    raise no_words(STRINGS, call)
+    raise no_words(words, call)
 
 
-MOLMOWEB = Dialect("", "", scan, render)
+MOLMOWEB = Dialect("", "", scan, lambda calls: string_of(STRINGS, calls))

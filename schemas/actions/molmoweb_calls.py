@@ -137,8 +137,9 @@ def written(words: Family, call: Call) -> tuple[str, dict[str, Any]]:
         left = {own[key] if own.get(key) in form.params else key: value for key, value in left.items()}
         if type(left.get("key")) is list and len(left["key"]) == 1:
             left["key"] = left["key"][0]
-        if "wait_ms" in form.params and "seconds" in left:
-            left["wait_ms"] = shifted(left.pop("seconds"), 3)
+        if "wait_ms" in form.params and type(left.get("seconds")) in (int, float):
+            left["wait_ms"] = float(Decimal(repr(left.pop("seconds"))).scaleb(3))
+            left["wait_ms"] = int(left["wait_ms"]) if left["wait_ms"].is_integer() else left["wait_ms"]
         if name in ("mouse_click", "mouse_dblclick"):
             left.setdefault("button", "left")
         left = {key: left[key] for key in (*form.params, *left) if key in left}

@@ -5,8 +5,10 @@
 Documented by MolmoWeb's agent code: these names and arguments; points in percent of the screen (0..100), which are
 read as thousandths, so that a source of replies has the space ``norm1000``; ``gemini_type_text_at``, whose points are
 thousandths already; scroll distances in percent, which no other dialect has a word for; the action alone, without a
-thought. A reply holds one action. Not everything is checked that the agent checks: it refuses keys outside of a list.
+thought. A reply holds one action. Not everything is refused that the agent refuses, such as keys outside of its list.
 
+A prompt names one scale for all points, so percentages must not be shown: the action text of a reply is the action
+string that says the same in thousandths, ``click(453, 201)``. Such strings are read, too, their points as they stand.
 What the agent makes of a reply, an action string in pixels, is dialect ``molmoweb``.
 """
 
@@ -17,23 +19,22 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from ..errors import ArmError
 from .arguments import Tool, amount
 from .canonical import number, point
 from .dialect import Dialect, Scan
 from .model import Call, UnreadableError
-from .molmoweb import reply
-from .molmoweb_calls import TOOLS, Form, call_of, family, key, no_words, written
-from .openwebrl import decode
+from .molmoweb import calls_of, reply, scan_string, string_of
+from .molmoweb_calls import TOOLS, Form, call_of, family, no_words, written
 
 _ACROSS = {"delta_x": amount, "delta_y": amount}
-_TABS = {"go_back": "back", "new_tab": "new_tab", "tab_focus": "switch_tab"}  # nav_type -> verb
+_TABS = ("go_back", "new_tab", "tab_focus")  # nav_type of browser_nav, and the names of action strings
 _REPLIES = family(
     "molmoweb_json",
     {
-        **{name: form for name, form in TOOLS.items() if form.tool.verb not in (*_TABS.values(), "scroll", "wait")},
+        **TOOLS,
         "scroll": Form(Tool("scroll", _ACROSS, tuple(_ACROSS)), tuple(_ACROSS)),
         "scroll_at": Form(Tool("scroll", {**_ACROSS, "point": point}, (*_ACROSS, "point")), ("x", "y", *_ACROSS)),
-        "keypress": Form(Tool("press", {"keys": key}, ("keys",)), ("key",)),
         "noop": Form(Tool("wait", {}), ("noop_reason",)),
     },
     {"key": "keys"},
@@ -44,13 +45,19 @@ _COORDINATES = ("x", "y", "from_x", "from_y", "to_x", "to_y")
 
 
 def scan(tail: str) -> Scan:
-    """Reads the one action of a reply that is all of ``tail``."""
+    """Reads the one action of a reply that is all of ``tail``, or an action string."""
     if not tail.lstrip().startswith("{"):
-        raise UnreadableError("no action")
-    thought, action, raw = reply(tail.strip(), lambda source, at: decode(source, at, exact=True))
+        return scan_string(_REPLIES, tail)
+    thought, action = reply(tail, exact=True)
+    if type(action) is str:
+        return Scan(calls_of(_REPLIES, action), action.strip(), [(0, len(tail))], thought)
     if type(action) is not dict:
-        raise UnreadableError("the action is no JSON object; action strings are dialect molmoweb")
-    return Scan((_call(action),), raw, [(0, len(tail))], thought)
+        raise UnreadableError("the action is no JSON object")
+    call = _call(action)
+    try:
+        return Scan((call,), string_of(_REPLIES, [call]), [(0, len(tail))], thought)
+    except ArmError:
+        raise UnreadableError(f"{call.name}: cannot be written as an action string") from None
 
 
 def _call(action: dict[str, Any]) -> Call:
@@ -67,14 +74,12 @@ def _call(action: dict[str, Any]) -> Call:
         raise UnreadableError(f"{name}: {error}") from None
     if name != "browser_nav":
         return call_of(_REPLIES, name, given)
-    verb = _TABS.get(str(given.pop("nav_type", None)))
-    if verb is None:
-        raise UnreadableError(f"{name}: nav_type must be one of {', '.join(_TABS)}")
-    if verb != "switch_tab":
+    name = str(given.pop("nav_type", None))
+    if name not in _TABS:
+        raise UnreadableError(f"browser_nav: nav_type must be one of {', '.join(_TABS)}")
+    if name != "tab_focus":
         given.pop("index", None)  # -1, which says nothing
-    elif type(given.get("index")) is not int:
-        raise UnreadableError(f"{name}: index must be an integer")
-    return Call(name, verb, call_of(_REPLIES, name, given).arguments)
+    return call_of(_REPLIES, name, given)
 
 
 def _thousandths(name: str, value: Any) -> Any:
@@ -87,7 +92,7 @@ def _thousandths(name: str, value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """The value without Decimals; the reader has checked how deep it is."""
-    if type(value) is Decimal:
+    if isinstance(value, Decimal):
         return number(float(value))
     if type(value) is list:
         return [_plain(item) for item in value]
@@ -95,17 +100,16 @@ def _plain(value: Any) -> Any:
 
 
 def render(calls: Sequence[Call]) -> str:
-    """The reply with the one call that it can hold."""
+    """A reply with the one call that it can hold; action strings for several."""
     if len(calls) != 1:
-        raise no_words(_REPLIES, calls[1] if calls else Call("nothing", "other", {}))
+        return string_of(_REPLIES, calls)
     (call,) = calls
-    tabs = {verb: nav_type for nav_type, verb in _TABS.items()}
-    if call.verb in tabs:
-        name, left = "browser_nav", {"nav_type": tabs[call.verb], "index": -1, **call.arguments}
-    else:
-        name, left = written(_REPLIES, call)
+    name, left = written(_REPLIES, call)
     own, said = _SAID.get(name, ("", ""))
-    parts = [f'"name": {json.dumps(name)}']
+    parts = [f'"name": {json.dumps(name, ensure_ascii=False)}']
+    if name in _TABS:
+        parts = [f'"name": "browser_nav", "nav_type": "{name}"']
+        left = {"index": -1, **left}
     for argument, value in left.items():
         if argument in _COORDINATES and type(value) in (int, float):
             text = format(Decimal(repr(value)).scaleb(-_PLACES.get(name, 1)), "f")  # a float would lose digits

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -88,14 +89,20 @@ def _no_constant(word: str) -> Any:
     raise UnreadableError(f"{word} is no JSON number")
 
 
+def _exact(text: str) -> float | Decimal:
+    """What no float comes near stays a float, 0 or infinite; a Decimal of it may be an error."""
+    value = float(text)
+    return Decimal(text) if value and isfinite(value) else value
+
+
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
-_EXACT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=Decimal)
+_EXACT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_exact)
 
 
 def decode(source: str, begin: int, exact: bool = False) -> tuple[Any, int]:
     """``(JSON value, offset after it)``. Raises UnreadableError, also for a repeated key and for NaN.
 
-    exact: numbers with a fraction or an exponent are Decimal.
+    exact: numbers with a fraction or an exponent are Decimal, if a float can hold them.
     """
     if nests_deeper(source, DEEPEST + 2, begin):  # the call and its arguments
         raise UnreadableError("nested too deeply")

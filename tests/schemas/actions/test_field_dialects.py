@@ -20,10 +20,10 @@ def test_the_table_is_whole() -> None:
     assert {name: sum(dialect == name for dialect, _ in CASES) for name in NAMES} == {
         "qwen_xml": 41,
         "molmoweb": 49,
-        "molmoweb_json": 34,
+        "molmoweb_json": 38,
         "desktop": 61,
     }
-    assert len(READABLE) == 92
+    assert len(READABLE) == 95
 
 
 @pytest.mark.parametrize(("dialect", "case"), CASES)
@@ -35,7 +35,8 @@ def test_case(dialect: str, case: dict[str, Any]) -> None:
     assert case["error"] in str(parsed.parse_error) if "error" in case else parsed.parse_error is None, parsed
     assert parsed.thought == case.get("thought", parsed.thought)
     assert parsed.action == case.get("action", parsed.action)
-    assert all(line in case["response"] for line in parsed.action.split("\n"))
+    if dialect != "molmoweb_json":  # which shows thousandths instead of percentages
+        assert all(line in case["response"] for line in parsed.action.split("\n"))
     assert parse(dialect, case["response"] + "\n<|im_end|>\n") == parsed
 
 
@@ -97,8 +98,7 @@ def test_across_dialects(response: str) -> None:
         ("molmoweb", [Call("press_keys", "press", {"keys": ["Control", "a"]})]),
         ("molmoweb", [Call("f", "other", {"a": {"b": 1}})]),
         ("molmoweb", [Call("stop", "stop", {})]),
-        ("molmoweb_json", [Call("go_back", "back", {}), Call("go_back", "back", {})]),
-        ("molmoweb_json", []),
+        ("molmoweb_json", [Call("f", "other", {"a": {"b": 1}})]),
         ("molmoweb_json", [Call("wait", "wait", {"seconds": 2})]),
         ("desktop", [Call("scroll", "scroll", {"dx": 0, "dy": 5})]),  # pixels are no clicks of a wheel
         ("desktop", [Call("goto", "goto", {"url": "u"})]),
@@ -197,6 +197,8 @@ def test_nesting_is_limited(depth: int) -> None:
         parsed = parse(dialect, response)
         if depth > 64:
             assert "nested too deeply" in str(parsed.parse_error), dialect
+        elif dialect == "molmoweb_json" and objects in response:
+            assert "cannot be written" in str(parsed.parse_error)
         else:
             assert calls_from_json(parsed.json) == parsed.calls != (), dialect
 
