@@ -54,7 +54,7 @@ def _label_record(row: Row, _: Callable[[str], bytes]) -> Row:
 
 def _ready_record(row: Row, picture: Callable[[str], bytes]) -> Row:
     """A training row; its messages, which Parquet fills with nulls, hold only the keys they need."""
-    messages = {k: without_nulls(row[k]) for k in ("prompt", "completion", "chosen", "rejected") if k in row}
+    messages: Row = {k: without_nulls(row[k]) for k in ("prompt", "completion", "chosen", "rejected") if k in row}
     left = {name: value for name, value in row.items() if name not in ("rendered_sha256", "split")}
     return {**left, **messages, "images": [_data_url(picture(reference)) for reference in row["images"]]}
 

@@ -242,7 +242,10 @@ def test_rows_of_the_example_survive_the_way_through_the_releases_form(toy: Toy)
     records = [{"messages": [*r["messages"], r["completion"]], "images": r["images"]} for r in records]
     again = build(toy, "selection_sft", records)
     assert again.balanced()
-    seen = lambda rows, *names: sorted(json.dumps([row[n] for n in names]) for row in rows)  # noqa: E731
+
+    def seen(rows: list[Record], *names: str) -> list[str]:
+        return sorted(json.dumps([row[name] for name in names]) for row in rows)
+
     assert seen(again.rows("selection_sft"), "prompt", "completion", "images") == seen(
         selections, "prompt", "completion", "images"
     )

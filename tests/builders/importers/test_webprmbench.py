@@ -43,7 +43,7 @@ def test_items_are_grouped_by_state(toy: Toy) -> None:
     assert built.notes == ()
     rows = built.rows("bench_items")
     assert len(rows) == 8
-    groups = {row["group_id"]: [] for row in rows}
+    groups: dict[str, list[int]] = {row["group_id"]: [] for row in rows}
     for row in rows:
         groups[row["group_id"]].append(row["expected_index"])
     assert {group: sorted(found) for group, found in groups.items()} == {
