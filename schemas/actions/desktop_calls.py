@@ -201,5 +201,5 @@ def _verb(name: str) -> str:
 
 
 def _line(name: str, positional: list[Any], keywords: Mapping[str, Any]) -> str:
-    named = [f"{key}={list(value) if type(value) is tuple else value!r}" for key, value in keywords.items()]
+    named = [f"{key}={list(value) if type(value) is tuple else value!r}" for key, value in sorted(keywords.items())]
     return f"{name}({', '.join([*map(repr, positional), *named])})"

@@ -142,9 +142,10 @@ def written(words: Family, call: Call) -> tuple[str, dict[str, Any]]:
             left["wait_ms"] = int(left["wait_ms"]) if left["wait_ms"].is_integer() else left["wait_ms"]
         if name in ("mouse_click", "mouse_dblclick"):
             left.setdefault("button", "left")
-        left = {key: left[key] for key in (*form.params, *left) if key in left}
         if name != call.name and not left.keys() <= {*form.params, "bid"}:
             raise no_words(words, call)  # what another dialect says beyond this
+    # In the order of the form, then by name: the same call is always written alike.
+    left = {key: left[key] for key in (*(form.params if form else ()), *sorted(left)) if key in left}
     try:
         if name and call_of(words, name, left) == Call(name, call.verb, call.arguments):
             return name, left

@@ -138,9 +138,14 @@ def _function(call: Call) -> str:
     tool = TOOLS.get(written["name"], UNKNOWN)
     if not _FUNCTION.fullmatch(f"{FUNCTION}{written['name']}>"):
         raise ArmError(f"the dialect qwen_xml has no words for the name {call.name!r}")
+    order = list(tool.params)  # then by name: the same call is always written alike
+    arguments = sorted(
+        written["arguments"].items(),
+        key=lambda item: (*(name != canonical_name(tool, item[0]) for name in order), item[0]),
+    )
     parameters = "".join(
         f"<parameter={key}>\n{_written(call, tool.params.get(canonical_name(tool, key)), key, value)}\n</parameter>\n"
-        for key, value in written["arguments"].items()
+        for key, value in arguments
     )
     return f"{FUNCTION}{written['name']}>\n{parameters}</function>"
 
