@@ -211,7 +211,8 @@ class TrainingRows:
             self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
             self._count["shown_size", str(len(row["order"]))] += 1
         self.audits.row(table, row)
-        self._tables[table].add(row)
+        if table in self._tables:  # a source of ready-made rows may be read without its table being published
+            self._tables[table].add(row)
 
 
 def _unit_id(table: str, row: Row) -> str:
