@@ -1,9 +1,9 @@
-"""What lies beside the data in a dataset: the schemas of its tables, the prompts of its rows, and `load.py`."""
+"""What lies beside the data in a dataset: the schemas of its tables, the prompts of its rows, and `load.py`, and figures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -26,6 +26,16 @@ def write_prompts(folder: Path, prompts: Sequence[Prompt]) -> list[Path]:
         _write(folder / "prompts" / f"{prompt.id.replace('/', '-').replace(':', '-')}.json", prompt.to_json())
         for prompt in prompts
     ]
+
+
+def write_figures(folder: Path, figures: Mapping[str, bytes]) -> list[Path]:
+    """Write the pictures of the card, path in the build -> bytes."""
+    written = []
+    for name, image in sorted(figures.items()):
+        written.append(folder / name)
+        written[-1].parent.mkdir(parents=True, exist_ok=True)
+        written[-1].write_bytes(image)
+    return written
 
 
 def write_loader(folder: Path, repo: str, version: str) -> Path:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +22,15 @@ from .audits import benchmarks
 from .bucket import BucketResult, Job, build_bucket
 from .cluster import Cluster
 from .partition import Partition, Progress, failure, partition
-from .published import write_loader, write_prompts, write_schemas
+from .published import write_figures, write_loader, write_prompts, write_schemas
 from .spec import BuildSpec
 from .views import load
 from .workspace import Kept, refuse_foreign, workspace
 
 # Renders README.md from the manifest; the cards live on this floor too, so that the caller hands them in.
 Card = Callable[[dict[str, Any]], str]
+# Draws pictures for the card from the manifest's identity: path in the build -> bytes.
+Figures = Callable[[dict[str, Any]], Mapping[str, bytes]]
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def build(
     out: Path,
     *,
     card: Card,
+    figures: Figures = lambda _: {},
     workers: int | None = None,
     executor: Executor | None = None,
     enforce: bool = True,
@@ -100,7 +103,7 @@ def build(
         kept.sweep(results)
         files = {
             f.path: {"sha256": f.sha256, "bytes": f.stored_bytes} for result in results for f in result.files
-        } | _described(kept.made, spec, prompts)
+        } | _described(kept.made, spec, prompts, figures(identity))
         env = manifests.environment(files, used, time.monotonic() - started)
         manifest = manifests.write(kept.made, identity, env)
         (kept.made / "README.md").write_text(card(manifest), "utf-8")
@@ -220,10 +223,13 @@ def _empty(identity: dict[str, Any]) -> list[str]:
     return found
 
 
-def _described(made: Path, spec: BuildSpec, prompts: Sequence[Prompt]) -> dict[str, dict[str, Any]]:
-    """Write schemas, prompts and load.py beside the data; return path -> hash and size."""
+def _described(
+    made: Path, spec: BuildSpec, prompts: Sequence[Prompt], figures: Mapping[str, bytes]
+) -> dict[str, dict[str, Any]]:
+    """Write schemas, prompts, load.py and figures beside the data; return path -> hash and size."""
     written = [*write_schemas(made, [*spec.tables, "exclusions"]), *write_prompts(made, prompts)]
     written.append(write_loader(made, f"{spec.namespace}/{spec.name}", spec.version))
+    written += write_figures(made, figures)
     result = {}
     for path in written:
         name = path.relative_to(made).as_posix()

@@ -13,6 +13,7 @@ from ..builders.partition import Progress
 from ..builders.runner import Built, build, check
 from ..builders.spec import BuildSpec
 from ..cards.dataset import merge, render
+from ..cards.figures import figures
 from ..schemas.errors import ArmError, Issue, UsageError
 from . import graph
 from .models import ModelSpec, Trainer
@@ -150,6 +151,7 @@ class Registry:
                 spec,
                 folder,
                 card=lambda manifest: merge(written, manifest) if written else render(manifest),
+                figures=figures,
                 workers=workers,
                 executor=executor,
                 enforce=bool(self.read_lock().published.get(spec.name)),

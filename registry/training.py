@@ -134,11 +134,10 @@ class Training:
 
     def _tokens(self, data: Mapping[str, Any], where: str) -> TokenSpec:
         folder = self._folder / data["processor"]
-        files = sorted({path for pattern in _TOKEN_FILES for path in folder.glob(pattern) if is_file(path)})
-        if not files:
+        digest = processor_digest(folder)
+        if digest is None:
             self._complain(f"{where}.processor", f"is no folder with a tokenizer: {data['processor']}")
-        digest = sha256_hex(canonical_json([[path.name, file_sha256(path)] for path in files]))
-        return TokenSpec(data["processor"], folder, digest, data["max_tokens"])
+        return TokenSpec(data["processor"], folder, digest or "", data["max_tokens"])
 
     def _benchmark(self, data: Mapping[str, Any], where: str) -> BenchmarkSpec | None:
         path = self._folder / data["path"]
@@ -164,6 +163,14 @@ class Training:
         if prompt.kind != kind:
             self._complain(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
         return spec
+
+
+def processor_digest(folder: Path) -> str | None:
+    """sha256 over the files of a processor that decide tokens, by name; None for a folder without a tokenizer."""
+    files = sorted({path for pattern in _TOKEN_FILES for path in folder.glob(pattern) if is_file(path)})
+    if not any(path.name.startswith("tokenizer") for path in files):
+        return None
+    return sha256_hex(canonical_json([[path.name, file_sha256(path)] for path in files]))
 
 
 def _given(options: Mapping[str, Any], *names: str) -> dict[str, Any]:

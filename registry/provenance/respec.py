@@ -8,23 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
 from ...builders.importers import IMPORTERS
 from ...builders.partition import Progress
-from ...builders.spec import (
-    BuildSpec,
-    GateSpec,
-    LabelSpec,
-    Origin,
-    PairSpec,
-    PromptSpec,
-    SelectionSpec,
-    SourceSpec,
-    SplitSpec,
-)
+from ...builders.spec import RULES, BuildSpec, GateSpec, LabelSpec, Origin, SourceSpec, SplitSpec
 from ...hub_sync.hub import Hub
 from ...schemas import manifest as manifests
 from ...schemas.actions import DIALECTS
@@ -34,10 +24,10 @@ from ...schemas.validate import for_schema
 from ...schemas.yamlfile import read
 from ..files import is_file
 from ..sources.store import Store
+from ..training import Training, processor_digest
 
-_RULE = "sha256(seed, task_group)"
 _FIELDS = ("kind", "format", "license", "on_invalid", "on_conflict")
-_CONSTANTS = {"actor", "actor_revision", "sampling", "teacher"}
+_CONSTANTS = {"actor", "actor_revision", "sampling", "teacher", "score_source"}
 
 
 @dataclass(frozen=True)
@@ -75,37 +65,57 @@ def spec_of(manifest: Mapping[str, Any], inputs: Inputs, progress: Progress) -> 
             continue
         issues += [Issue(name, 0, where, problem) for name, _, problem in found if problem]
         sources.append(_source(source, [(name, path) for name, path, _ in found]))
-    prompts, lost = _prompts(identity["parameters"], inputs.sources)
-    if issues := issues + lost:
-        raise ArmError.of(f"{identity['namespace']}/{identity['name']} {identity['version']}", issues)
-    return _spec(identity, sources, prompts)
+    found_files = _found(inputs.sources)
+    issues += _lost(identity["parameters"], found_files, inputs.sources)
+    name = f"{identity['namespace']}/{identity['name']} {identity['version']}"
+    if issues:
+        raise ArmError.of(name, issues)
+    spec, issues = _spec(identity, sources, found_files, inputs.sources)
+    if issues:
+        raise ArmError.of(name, issues)
+    return spec
 
 
-def _prompts(parameters: Mapping[str, Any], folder: Path) -> tuple[dict[str, Path], list[Issue]]:
-    """sha256 -> external prompt file, of those that the registry.yaml in ``folder`` declares; and those not there.
+def _found(folder: Path) -> dict[str, Path]:
+    """sha256 -> path, of the prompts, benchmarks and processors that the registry.yaml in ``folder`` declares.
 
-    A dataset holds what a prompt says, but not the bytes that its digest is taken of.
+    A dataset holds what a prompt says, but not the bytes that its digest is taken of; of the others only the digest.
     """
-    tables = [table for table in ("selection_sft", "bt_pairs") if parameters[table] and _external(parameters[table])]
-    if not tables:
-        return {}, []
     registry = folder / "registry.yaml"
     datasets = read(registry, "registry/1").data["datasets"] if registry.is_file() else []
-    declared = [options.get("prompt") for dataset in datasets for options in dataset["tables"].values()]
-    paths = [folder / prompt["file"] for prompt in declared if isinstance(prompt, dict)]
-    found = {file_sha256(path): path for path in paths if path.is_file()}
-    lost = []
-    for table in tables:
-        if (sha256 := _external(parameters[table])) not in found:
-            message = f"no prompt file of {registry} has the sha256 {sha256}"
-            lost.append(Issue(manifests.NAME, 0, f"$.identity.parameters.{table}.prompt", message))
-    return found, lost
+    names = [benchmark["path"] for dataset in datasets for benchmark in dataset.get("benchmarks", [])]
+    for options in (options for dataset in datasets for options in dataset["tables"].values()):
+        prompts = (options.get("prompt"), (options.get("trajectories") or {}).get("prompt"))
+        names += [prompt["file"] for prompt in prompts if isinstance(prompt, dict)]
+    found = {file_sha256(path): path for path in (folder / name for name in names) if is_file(path)}
+    processors = [folder / dataset["tokens"]["processor"] for dataset in datasets if "tokens" in dataset]
+    return found | {digest: path for path in processors if (digest := processor_digest(path))}
+
+
+def _lost(parameters: Mapping[str, Any], found: Mapping[str, Path], folder: Path) -> list[Issue]:
+    """What the parameters rest on and the registry.yaml in ``folder`` does not declare."""
+    needed: dict[str, tuple[str, str]] = {}
+    for table in ("selection_sft", "bt_pairs", "pointwise_scores"):
+        options = parameters.get(table) or {}
+        for place, inner in (("", options), (".trajectories", options.get("trajectories") or {})):
+            if "prompt" in inner and (sha256 := _external(inner)) and sha256 not in found:
+                needed[f"{table}{place}.prompt"] = "prompt file", sha256
+    for number, benchmark in enumerate(parameters.get("benchmarks", ())):
+        if benchmark["sha256"] not in found:
+            needed[f"benchmarks[{number}]"] = "benchmark file", benchmark["sha256"]
+    if (tokens := parameters.get("tokens")) and tokens["sha256"] not in found:
+        needed["tokens"] = "processor", tokens["sha256"]
+    registry = folder / "registry.yaml"
+    return [
+        Issue(manifests.NAME, 0, f"$.identity.parameters.{place}", f"no {what} of {registry} has the sha256 {sha256}")
+        for place, (what, sha256) in needed.items()
+    ]
 
 
 def _check(identity: Mapping[str, Any]) -> None:
     """Refuse what no registry.yaml could declare. Raises ArmError."""
     try:
-        declared, rule = _declaration(identity), identity["parameters"]["split"]["rule"]
+        declared, rule = _declaration(identity, {}), identity["parameters"]["split"]["rule"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         message = f"its parameters are none that this version knows ({type(error).__name__}: {error})"
         raise ArmError(message, where=manifests.NAME) from error
@@ -118,25 +128,25 @@ def _check(identity: Mapping[str, Any]) -> None:
             problems.append((f"{where}.dialect", f"{source['dialect']!r} is not known"))
         if strange := set(source["constants"]) - _CONSTANTS:
             problems.append((f"{where}.constants", f"{sorted(strange)} are not known"))
-    if rule != _RULE:
-        problems.append(("$.datasets[0].split", f"its rule is {rule!r}, and this version splits by {_RULE}"))
+    if rule not in RULES.values():
+        problems.append(("$.datasets[0].split", f"its rule is {rule!r}, and this version knows {list(RULES.values())}"))
     if problems:
         issues = [Issue(manifests.NAME, 0, place, message) for place, message in problems]
         raise ArmError("says what no registry.yaml could declare", where=manifests.NAME, issues=issues)
 
 
-def _declaration(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest's identity as the content of a registry.yaml; each source a path, wherever it came from."""
+def _declaration(identity: Mapping[str, Any], found: Mapping[str, Path]) -> dict[str, Any]:
+    """The manifest's identity as the content of a registry.yaml; each source a path, wherever it came from.
+
+    ``found`` says where external files lie, by their sha256.
+    """
     parameters = identity["parameters"]
     tables: dict[str, dict[str, Any]] = {}
     for table in parameters["tables"]:
         how = parameters["images"].get(table)
         tables[table] = {"images": how} if how else {}
-    for table in ("selection_sft", "bt_pairs"):
-        if options := parameters[table]:
-            sha256 = _external(options)
-            prompt = {"file": "x", "sha256": sha256} if sha256 else options["prompt"]["id"]
-            tables[table] |= {**_rest(options), "prompt": prompt, "options": options["prompt"]["options"]}
+        if options := parameters.get(table):
+            tables[table] |= _options(options, found)
     dataset = {
         **{name: identity[name] for name in ("name", "version", "license", "description") if identity[name]},
         "sources": [
@@ -147,7 +157,7 @@ def _declaration(identity: Mapping[str, Any]) -> dict[str, Any]:
             }
             for source in identity["sources"]
         ],
-        "split": {name: value for name, value in parameters["split"].items() if name != "rule"},
+        "split": {**parameters["split"], "rule": _rule(parameters["split"]["rule"])},
         "labels": {name: value for name, value in parameters["labels"].items() if value is not None},
         "gates": parameters["gates"],
         "shards": parameters["shards"],
@@ -155,33 +165,60 @@ def _declaration(identity: Mapping[str, Any]) -> dict[str, Any]:
     }
     if redact := parameters.get("redact"):
         dataset["redact"] = redact
+    if tokens := parameters.get("tokens"):
+        folder = str(found.get(tokens["sha256"], "x"))
+        dataset["tokens"] = {"processor": folder, "max_tokens": tokens["max_tokens"]}
+    if benchmarks := parameters.get("benchmarks"):
+        dataset["benchmarks"] = [
+            {"name": b["name"], "path": str(found.get(b["sha256"], "x")), "near": b["near"]} for b in benchmarks
+        ]
     return {"registry": 1, "namespace": identity["namespace"], "datasets": [dataset]}
 
 
-def _spec(identity: Mapping[str, Any], sources: list[SourceSpec], prompts: Mapping[str, Path]) -> BuildSpec:
-    """``identity`` has passed `_check`."""
+def _options(options: Mapping[str, Any], found: Mapping[str, Path]) -> dict[str, Any]:
+    """The options of a table as registry.yaml writes them."""
+    made = {name: value for name, value in options.items() if name not in ("prompt", "trajectories")}
+    if "prompt" in options:
+        sha256 = _external(options)
+        file = {"file": str(found.get(sha256, "x")), "sha256": sha256} if sha256 else None
+        made |= {"prompt": file or options["prompt"]["id"], "options": options["prompt"]["options"]}
+    if "trajectories" in options:
+        made["trajectories"] = _options(options["trajectories"], found)
+    return made
+
+
+def _rule(name: str) -> str:
+    """The rule of a split as registry.yaml writes it; a name that is not known stays, to be refused."""
+    return next((rule for rule, written in RULES.items() if written == name), "task_group")
+
+
+def _spec(
+    identity: Mapping[str, Any], sources: list[SourceSpec], found: Mapping[str, Path], folder: Path
+) -> tuple[BuildSpec, list[Issue]]:
+    """The spec and what is wrong with it. ``identity`` has passed `_check`."""
     parameters = identity["parameters"]
-
-    def prompt(options: Mapping[str, Any]) -> PromptSpec:
-        sha256, own = _external(options), options["prompt"]["options"]
-        return PromptSpec(file=(prompts[sha256], sha256), options=own) if sha256 else PromptSpec(
-            id=options["prompt"]["id"], options=own
-        )  # fmt: skip
-
-    selection, pairs = parameters["selection_sft"], parameters["bt_pairs"]
-    return BuildSpec(
+    (data,) = _declaration(identity, found)["datasets"]
+    spec = BuildSpec(
         **{name: identity[name] for name in ("name", "namespace", "version", "license", "description")},
         sources=tuple(sources),
-        split=SplitSpec(**{name: value for name, value in parameters["split"].items() if name != "rule"}),
+        split=SplitSpec(**data["split"]),
         tables=tuple(parameters["tables"]),
         images=parameters["images"],
-        selection=SelectionSpec(prompt(selection), **_rest(selection)) if selection else None,
-        pairs=PairSpec(prompt(pairs), **_rest(pairs)) if pairs else None,
         labels=LabelSpec(**parameters["labels"]),
         gates=GateSpec(**parameters["gates"]),
         shards=parameters["shards"],
         redact=tuple(parameters.get("redact", ())),
     )
+    issues: list[Issue] = []
+
+    def complain(where: str, message: str) -> None:
+        issues.append(Issue(manifests.NAME, 0, where.replace("$.datasets[0]", "$.identity.parameters"), message))
+
+    training = Training(folder, complain)
+    spec = training.added(spec, data, "$.datasets[0]")
+    if spec.tokens:  # found by its digest, wherever it lies now
+        spec = replace(spec, tokens=replace(spec.tokens, name=parameters["tokens"]["name"]))
+    return spec, [*issues, *training.issues]
 
 
 def _source(source: Mapping[str, Any], files: list[tuple[str, Path]]) -> SourceSpec:
@@ -190,10 +227,6 @@ def _source(source: Mapping[str, Any], files: list[tuple[str, Path]]) -> SourceS
         files=tuple(files),
         origin=Origin(**source["origin"]) if source.get("origin") else None,
     )
-
-
-def _rest(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name != "prompt"}
 
 
 def _external(options: Mapping[str, Any]) -> str | None:
