@@ -35,8 +35,8 @@ _WORDS = {
 
 
 def show(report: Report) -> None:
-    rows = [[f.path, f.kind, f.format, f"{f.records:,}", _taken(f.taken), f"{f.broken:,}"] for f in report.files]
-    output.table(report.place, ["file", "kind", "format", "records", "taken", "broken"], rows)
+    rows = [[f.path, f.kind, f.format, f"{f.records:,}", _items(f.items), f"{f.broken:,}"] for f in report.files]
+    output.table(report.place, ["file", "kind", "format", "records", "items", "broken"], rows)
     counted = [[words, f"{report.counts[name]:,}"] for name, words in _WORDS.items() if name in report.counts]
     output.table("in all", ["what", "count"], counted)
     for path, why in report.refused:
@@ -59,8 +59,8 @@ def show(report: Report) -> None:
     output.issues(report.remarks, f"taken all the same ({len(report.remarks):,}):")
 
 
-def _taken(taken: Any) -> str:
-    return ", ".join(f"{n:,} {kind}" for kind, n in taken.items()) or "-"
+def _items(items: Any) -> str:
+    return ", ".join(f"{n:,} {kind}" for kind, n in items.items()) or "-"
 
 
 def _shares(counts: Sequence[tuple[Any, int]]) -> str:

@@ -16,21 +16,19 @@ from ..schemas.errors import Issue
 from ..schemas.images import IMAGE_REASONS
 from .sniff import Folder
 
-# Reasons of exclusions whose records have a note with file, line and field.
-_NOTED = {"invalid_record", "base_state_id", "image_missing", "path_refused", *IMAGE_REASONS}
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+) (?P<why>.*)", re.S)
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")  # what differs between problems of one sort
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that is read. ``taken``: kind -> items of its valid records; ``broken``: records that are not valid."""
+    """A file that is read. ``items``: kind -> what its valid records hold; ``broken``: records that are not valid."""
 
     path: str
     kind: str
     format: str
     records: int
-    taken: Mapping[str, int]
+    items: Mapping[str, int]
     broken: int
 
 
@@ -134,8 +132,8 @@ def report(place: Path, found: Folder, specs: Sequence[SourceSpec], surveyed: Su
     files = []
     for spec in specs:
         ((name, _),) = spec.files
-        taken = {kind: n for (file, kind), n in sorted(tally.kinds.items()) if file == name}
-        files.append(File(name, spec.kind, spec.format, records[name], taken, broken[name]))
+        items = {kind: n for (file, kind), n in sorted(tally.kinds.items()) if file == name}
+        files.append(File(name, spec.kind, spec.format, records[name], items, broken[name]))
     conflicts = tuple(_conflicts(surveyed))
     return Report(
         place=str(place),
@@ -207,9 +205,7 @@ def _speech(found: Folder, specs: Sequence[SourceSpec]) -> Iterator[Speech]:
 def _conflicts(surveyed: Survey) -> Iterator[Conflict]:
     places: dict[tuple[str, str], list[str]] = {}
     for row in surveyed.exclusions:
-        if row["reason"] == "conflicting_id":
-            found = _PLACE.match(row["detail"])
-            assert found, row
+        if row["reason"] == "conflicting_id" and (found := _PLACE.match(row["detail"])) and not _is_noted(row):
             places.setdefault((row["stage"], row["source_id"]), []).append(f"{found['file']}:{found['line']}")
     for (kind, row_id), where in sorted(places.items()):
         state_id = row_id if kind == "states" else surveyed.tally.repeated.get(row_id.split("|")[0])
@@ -230,7 +226,7 @@ def _not_taken(notes: Iterable[Issue], exclusions: Iterable[Row], names: set[str
     yield from (NotTaken(file, sort, tuple(found)) for (file, sort), found in groups.items())
     others: dict[tuple[str, str], list[Issue]] = {}
     for row in exclusions:
-        if row["reason"] in _NOTED or row["reason"] == "conflicting_id":
+        if _is_noted(row) or row["reason"] == "conflicting_id":
             continue
         found = _PLACE.match(row["detail"])
         if found and found["file"] in names:
@@ -239,3 +235,8 @@ def _not_taken(notes: Iterable[Issue], exclusions: Iterable[Row], names: set[str
             issue = Issue(row["source_table"], 0, row["source_id"], row["detail"] or row["reason"])
         others.setdefault((row["stage"], row["reason"]), []).append(issue)
     yield from (NotTaken(stage, reason, tuple(sorted(found))) for (stage, reason), found in sorted(others.items()))
+
+
+def _is_noted(row: Row) -> bool:
+    """Whether an exclusion has a note, which says file and line: its detail then begins with the path in the record."""
+    return bool(row["detail"].startswith("$")) or row["reason"] in IMAGE_REASONS

@@ -203,10 +203,9 @@ class _Look:
 
     def drop_unjoinable(self, found: Folder) -> None:
         """Labels and scores that name no candidate set (because they lack the draw) cannot be joined: left out."""
-        own = {"candidate_sets"}
-        if any(own & set(s.yields) and s.path not in self.about and s.kind not in own for s in found.sources):
-            return  # sets that come with something else are not looked into here
-        for source in [source for source in found.sources if source.path in self.about]:
+        # Sets that come with something else are not looked into here.
+        unseen = {s.format for s in found.sources if s.kind != "candidate_sets" and "candidate_sets" in s.yields}
+        for source in [s for s in found.sources if s.path in self.about and s.format not in unseen]:
             ids = self.about[source.path]
             joined = sum(i in self.sets for i in ids)
             bare = sum(i in self.states and i not in self.sets for i in ids)
