@@ -101,7 +101,7 @@ class _Bucket:
         # No lambda over self: a bucket in a reference cycle would stay in memory beside the next one.
         self.ledger = Ledger(partial(self.tables["exclusions"].add, split="train"))
         self.stem = job.folder / f"bucket-{job.bucket:05d}"
-        self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics)
+        self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics, job.folder)
         self.audits = self.training.audits
         self.contents: dict[str, str] = {}  # state id -> what stands for all that can be seen of it
         self.judged: list[tuple[list[Row], Scene]] = []  # sets of states that look the same, until the last of them
@@ -255,14 +255,18 @@ class _Bucket:
                 yield _Record(imported, declared, name, line, sha256, (number, offset))
 
     def _copied(self, places: list[tuple[int, int]]) -> Iterator[Row]:
-        """Records that the partition copied, with ``images`` as bytes."""
+        """Records that the partition copied, with ``images`` as bytes; many show the same picture, held once."""
+        pictures: dict[tuple[int, int], bytes] = {}
         with ExitStack() as stack:
             if places:
                 rows = _mapped(self.job.folder / "rows.jsonl", stack)
                 blobs = _mapped(self.job.folder / "images.bin", stack)
             for offset, length in places:
                 record = orjson.loads(rows[offset : offset + length])
-                yield record | {"images": [blobs[start : start + size] for start, size in record["images"]]}
+                for start, size in record["images"]:
+                    if (start, size) not in pictures:
+                        pictures[start, size] = blobs[start : start + size]
+                yield record | {"images": [pictures[start, size] for start, size in record["images"]]}
 
     def _draws(
         self, sets: dict[str, list[_Record]], labels: dict[str, list[_Record]]
@@ -314,6 +318,7 @@ class _Bucket:
         quarantined = self.audits.judged(self.judged)
         for labels, scene in self.judged:
             self.training.add(labels, scene, quarantined)
+        self.training.settle()
         self.judged.clear()
 
     def _scores(self, records: list[_Record], set_row: Row) -> candidate_scores.Scores:

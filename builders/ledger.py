@@ -20,9 +20,10 @@ UNITS: Mapping[str, str] = {
     "candidate_scores": "score records",
     "coverage": "states and candidate sets",
     "selection_sft": "labels",
-    "bt_pairs": "(label, loser) comparisons",
+    "bt_pairs": "comparisons",
     "pointwise_scores": "scored candidates",
     "actor_sft": "choices of a response",
+    "reserve": "picks without a usable loser",
     "bench_items": "bench items",
     "reviews": "reviews",
 }
@@ -58,6 +59,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         *("unscored", "score_out_of_range", "too_long"),
     ),
     "actor_sft": (*(*_REVIEW, "crosses_split", "no_messages", "unscored", "below_quality_floor", "too_long"),),
+    "reserve": (*_REVIEW, "crosses_split", "no_messages", "too_long"),
     "bench_items": (*_RECORD, *_IMAGE, *_REVIEW),
     "reviews": ("invalid_record", "superseded", "no_item"),
 }
@@ -86,6 +88,8 @@ class Ledger:
     ) -> None:
         if reason not in REASONS[stage]:
             raise ArmError(f"{reason!r} is not a reason of the stage {stage}; known are {', '.join(REASONS[stage])}")
+        if reason == "review_relabel":  # it waits for another answer
+            status = "quarantined"
         self.excluded[stage, reason, status] += 1
         row = {"stage": stage, "source_table": table, "source_id": source_id}
         self.sink({**row, "reason": reason, "detail": detail, "status": status})

@@ -41,6 +41,7 @@ from .importers.containers import records as records_of
 from .importers.parquet import problems_of
 from .ledger import Claim, Ledger, Row
 from .legacy import LegacyDraws
+from .pool import Drawing, Place
 from .spec import READY, BuildSpec, SourceSpec
 from .tally import Tally
 
@@ -311,7 +312,7 @@ class _Pass:
         }
         place = _write(self._spills.rows, spilled)
         self.size += place[1]
-        about = {name: item.row.get(name) for name in ("set_id", "state_id", "item_id", "selection")}
+        about = {name: item.row.get(name) for name in ("set_id", "state_id", "item_id", "selection", "teacher")}
         key = hashes[-1] if hashes else sha256_hex(canonical_json(item.row.get("prompt") or item.row))
         self.rows.setdefault(item.kind, []).append(_Row(source, file, line.number, about, key, place))
 
@@ -332,7 +333,8 @@ class _Pass:
             state.bucket = bucket_of(state.key, buckets)
         index = {kind: [array("q") for _ in range(buckets)] for kind in JOINED}
         sets: dict[str, _State] = {}  # set id -> its state
-        for _, file, line, row, place in self._all("candidate_sets"):
+        pool = Drawing(self.spec)
+        for source, file, line, row, place in self._all("candidate_sets"):
             state_of = self.states.get(row["state_id"])
             if state_of is None or state_of.quarantined:
                 self.ledger.units_in["candidate_sets"] += 1
@@ -343,6 +345,7 @@ class _Pass:
             if row["set_id"] in sets:
                 self.tally.repeated[row["set_id"]] = row["state_id"]
             sets[row["set_id"]] = state_of
+            pool.set(row["set_id"], source, place)
             index["candidate_sets"][state_of.bucket].extend(place)
         drawn: list[list[tuple[int, int]]] = [[] for _ in range(buckets)]  # labels held out: (file, offset)
         legacy = LegacyDraws(self.spec.split)
@@ -351,8 +354,12 @@ class _Pass:
                 if (state_of := sets.get(row["set_id"])) is not None:
                     index[kind][state_of.bucket].extend(place)
                     state_of.labelled |= kind == "teacher_labels"
-                    if kind == "teacher_labels" and legacy.holds_out(row):
-                        drawn[state_of.bucket].append((place[0], place[2]))
+                    if kind == "teacher_labels":
+                        pool.pick(
+                            row["set_id"], row.get("teacher") or source.constants.get("teacher"), row["selection"]
+                        )
+                        if legacy.holds_out(row):
+                            drawn[state_of.bucket].append((place[0], place[2]))
                 elif row["set_id"] in self.states:
                     judged = "a label must name the candidate set it judged"
                     judged = judged if kind == "teacher_labels" else "scores must name the candidate set they are of"
@@ -373,6 +380,28 @@ class _Pass:
         for bucket, tasks in zip(extra, self._episodes(buckets), strict=True):
             bucket["episodes"] = tasks
         self._write_indices(buckets, index, extra)
+        pool.write(self.folder, lambda set_id, place: self._again(sets[set_id], place))
+
+    def _again(self, state: _State, place: Place) -> tuple[str, list[str]]:
+        """(task group of its state, responses) of a candidate set, read once more."""
+
+        def read(path: Path, offset: int, length: int) -> Row:
+            with path.open("rb") as file:
+                file.seek(offset)
+                found: Row = orjson.loads(file.read(length))
+                return found
+
+        number, _, offset, length = place
+        group = str(read(self.folder / "states.jsonl", *state.spill)["row"]["task_group"])
+        if number == COPIED:
+            return group, read(self.folder / "rows.jsonl", offset, length)["row"]["responses"]
+        file = self.files[number]
+        source = self.spec.sources[file.source]
+        importer = IMPORTERS[source.kind, source.format]
+        assert isinstance(importer, RowImporter)
+        record = read(file.copy or file.path, offset, length)
+        record = self.redaction(record) if self.redaction else record
+        return group, importer.read(record, _context(source, file))["responses"]
 
     def _all(self, kind: str) -> Iterator[tuple[SourceSpec, SourceFile, jsonl.Line, Row, tuple[int, int, int, int]]]:
         """Yield every record of a kind, read in place or copied, with where the bucket finds it."""

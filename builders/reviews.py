@@ -15,16 +15,17 @@ class Reviews:
         for record in records:
             self._rows.setdefault(record["row"]["item_id"], []).append(record)
         for rows in self._rows.values():
-            rows.sort(key=lambda r: (r["row"]["time"], r["row"]["reviewer"], r["row"]["verdict"]))
+            rows.sort(key=lambda record: _age(record["row"]))
         self._used: set[str] = set()
 
-    def verdict(self, item_id: str) -> str | None:
-        """keep, drop, relabel, or None when nobody looked at the item."""
-        rows = self._rows.get(item_id)
-        if rows is None:
-            return None
-        self._used.add(item_id)
-        return str(rows[-1]["row"]["verdict"])
+    def verdict(self, *item_ids: str) -> str | None:
+        """keep, drop, relabel, or None when nobody looked at the item; the newest where it has several ids."""
+        newest: Row | None = None
+        for item_id in item_ids:
+            if rows := self._rows.get(item_id):
+                self._used.add(item_id)
+                newest = max(newest or rows[-1]["row"], rows[-1]["row"], key=_age)
+        return None if newest is None else str(newest["verdict"])
 
     def account(self, ledger: Ledger) -> None:
         """Count every review: the newest of an item that was met came out, the others are excluded."""
@@ -36,6 +37,10 @@ class Reviews:
                 ledger.units_out["reviews"] += 1
             else:
                 ledger.exclude("reviews", "reviews", item_id, "no_item", _place(rows[-1]))
+
+
+def _age(review: Row) -> tuple[str, ...]:
+    return review["time"], review["reviewer"], review["verdict"]
 
 
 def _place(record: Row) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from ..prompts.render import Rendered, StateView
 from ..prompts.view import Unrenderable
 from ..schemas.store import ID_FIELDS
-from . import actor_sft, bt_pairs, pointwise_scores, selection_sft, teacher_labels, trajectory_pairs
+from . import actor_sft, pointwise_scores, selection_sft, teacher_labels, trajectory_pairs
 from .audits import Audits
+from .bt_pairs import Pairs
 from .ledger import Ledger, Row
+from .pool import Pool
 from .reviews import Reviews
 from .scene import Scene
 from .spec import BuildSpec
@@ -25,6 +27,7 @@ SOURCES: Mapping[str, str] = {
     "bt_pairs": "comparisons",
     "pointwise_scores": "candidate_scores",
     "actor_sft": "choices",
+    "reserve": "teacher_labels",
     "bench_items": "bench_items",
 }
 
@@ -33,15 +36,20 @@ class TrainingRows:
     """Makes the rows set by set; ``finish`` writes them to the tables when the whole bucket has been seen."""
 
     def __init__(
-        self, spec: BuildSpec, ledger: Ledger, tables: Mapping[str, TableWriter], statistics: Counter[tuple[str, ...]]
-    ) -> None:
+        self, spec: BuildSpec, ledger: Ledger, tables: Mapping[str, TableWriter], statistics: Counter[tuple[str, ...]],
+        folder: Path,
+    ) -> None:  # fmt: skip
+        """``folder`` is that of the partition."""
         self._spec, self._ledger, self._tables, self._count = spec, ledger, tables, statistics
         self._selection = load(spec.selection.prompt) if spec.selection else None
-        self._scalar = load(spec.pairs.prompt) if spec.pairs else None
         episodes = spec.pairs.trajectories if spec.pairs else None
         self._trajectory = load(episodes.prompt) if episodes else None
         self._pointwise = load(spec.pointwise.prompt) if spec.pointwise else None
         self._views = Views()
+        self._pairs = None
+        if spec.pairs:
+            prompt, pool = load(spec.pairs.prompt), Pool(spec, folder)
+            self._pairs = Pairs(spec, prompt, self._views, pool, ledger, statistics)
         self._held: dict[str, list[Row]] = {table: [] for table in SOURCES}  # validation rows
         self._seen: dict[tuple[str, str], set[bytes]] = {}  # (table, split) -> rendered digests
         # The legacy rule leaks and is asked for to reproduce what leaked: nothing is taken out.
@@ -51,25 +59,32 @@ class TrainingRows:
 
     def add(self, labels: Sequence[Row], scene: Scene, quarantined: Mapping[str, str]) -> None:
         """Make the rows of one candidate set. ``quarantined``: labels that contradict others, and how."""
-        state_id, set_id = scene.state["state_id"], scene.set_row["set_id"]
+        taken_out = self.reviewed(scene.state["state_id"], scene.set_row["set_id"])
+        usable: list[tuple[Row, str | None]] = []  # label, the reason why a person took it out
         for label, outcome in teacher_labels.choose(labels, scene.parsed, self._spec.labels):
             contradicts = quarantined.get(label["label_id"])
             reason = outcome or (contradicts and "conflicting_pick")
-            reason = reason or self.reviewed(state_id, set_id, label["label_id"])
+            if reason is None:
+                reason = self.reviewed(label["label_id"]) or taken_out
+                usable.append((label, reason))
             if self._spec.selection:
                 self._ledger.units_in["selection_sft"] += 1
                 if without := reason or self._select(label, scene):
                     detail, status = (contradicts, "quarantined") if contradicts else ("", "dropped")
                     self._ledger.exclude("selection_sft", "teacher_labels", label["label_id"], without, detail, status)
-            if self._spec.pairs and reason is None:
-                self._compare(label, scene)
             if self._spec.actor_sft and self._spec.actor_sft.selected_by == "teacher" and reason is None:
                 self._choose(label, scene)
-        taken_out = self.reviewed(state_id, set_id)
+        if self._pairs:
+            self._pairs.add(self, scene, usable, taken_out)
         if self._pointwise and scene.scores and not taken_out:
             self._score(scene)
         if self._spec.actor_sft and self._spec.actor_sft.selected_by == "scores" and scene.scores and not taken_out:
             self._choose(None, scene)
+
+    def settle(self) -> None:
+        """All sets of the states that were added have been seen."""
+        if self._pairs:
+            self._pairs.settle(self)
 
     def reviewed(self, *ids: str) -> str | None:
         """The reason why a person took one of these rows out, if somebody did."""
@@ -111,35 +126,6 @@ class TrainingRows:
             return reason
         self.keep("selection_sft", row)
         return None
-
-    def _compare(self, label: Row, scene: Scene) -> None:
-        assert self._scalar is not None
-        assert self._spec.pairs is not None
-        prompt, ledger, parsed = self._scalar, self._ledger, scene.parsed
-
-        def shown() -> tuple[StateView, Rendered, str]:
-            return self._views.scalar(prompt, scene)
-
-        ledger.units_in["bt_pairs"] += len(parsed) - 1
-        made = 0
-        try:
-            for comparison, reason, row in bt_pairs.build(
-                label, scene.set_row, parsed, scene.view, self._spec.pairs, prompt, shown
-            ):
-                made += 1
-                self._count["comparisons", comparison.pair_type] += 1
-                self._count["relations", comparison.relation] += 1
-                if row is not None:
-                    self.keep("bt_pairs", row)
-                else:
-                    assert reason is not None
-                    loser = f"{label['label_id']}|{comparison.rejected_index}"
-                    ledger.exclude("bt_pairs", "comparisons", loser, reason, status=comparison.status)
-        except Unrenderable as error:
-            # The state cannot be shown, so that every comparison not yet accounted for falls out with it.
-            others = [index for index in range(len(parsed)) if index != label["selected_index"]]
-            for index in others[made:]:
-                ledger.exclude("bt_pairs", "comparisons", f"{label['label_id']}|{index}", error.reason, error.message)
 
     def _score(self, scene: Scene) -> None:
         """Make the pointwise rows of a scored set."""
@@ -206,6 +192,10 @@ class TrainingRows:
         self._count[table, row["split"]] += 1
         if table == "bt_pairs":
             self._count["pairs", row["pair_type"]] += 1
+            self._count["label_source", row["label_source"]] += 1
+            self._count["negative_source", row["negative_source"]] += 1
+            if row["margin"] is not None:
+                self._count["margins", f"{min(int(row['margin'] * 10), 9) / 10:.1f}"] += 1
         elif table == "selection_sft" and row["order"] is not None:
             picked = row["completion"][-1]["content"][-1]["text"]
             self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
@@ -219,6 +209,6 @@ def _unit_id(table: str, row: Row) -> str:
     """The unit that became the row, as the account of its table names it."""
     if table == "selection_sft":
         return str(row["label_id"] or row["row_id"])
-    if table == "bt_pairs" and row["label_id"] is not None and row["rejected_index"] is not None:
-        return f"{row['label_id']}|{row['rejected_index']}"
+    if table == "bt_pairs" and row["unit"] == "step" and row["prompt_id"] is not None:
+        return str(row["pair_id"]).removesuffix(f"|{row['prompt_id']}")
     return str(row[ID_FIELDS[table]])

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from action_reward_models.builders.pair_rules import compare
+from action_reward_models.builders.pair_rules import Comparison, selected, spend
 from action_reward_models.builders.spec import DEFAULT_RULES, PairSpec, PromptSpec
 from action_reward_models.schemas.actions import View, parse
 from action_reward_models.schemas.ids import canonical_json
@@ -33,6 +33,12 @@ RULES = [
 def _pairs(rules: dict[str, str] | None = None, budget: int = 0, options: dict[str, Any] | None = None) -> PairSpec:
     spec = PromptSpec("scalar/1", options=options or {})
     return PairSpec(spec, max_pairs_per_set=budget, rules={**DEFAULT_RULES, **(rules or {})})
+
+
+def _compared(label_id: str, picked: int, actions: tuple[str, ...], budget: int) -> list[Comparison]:
+    """The comparisons of one label on a screen of 8 pixels, the budget spent."""
+    parsed = [parse("function", action) for action in actions]
+    return spend(selected(label_id, picked, parsed, View("pixel", 8, 8), DEFAULT_RULES), budget, lambda _: None)
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
@@ -125,9 +131,8 @@ def test_the_budget_is_spent_on_actions_and_not_on_slots(budget: int) -> None:
     actions = ("click(1, 1)", "stop()", "wait(1)", "scroll(0, 1)", "back()", "stop()")
     found = set()
     for order in itertools.permutations(actions):
-        parsed = [parse("function", action) for action in order]
-        made = compare("l", order.index("click(1, 1)"), parsed, View("pixel", 8, 8), _pairs(budget=budget))
-        found.add(frozenset(parsed[c.rejected_index].key for c in made if c.reason is None))
+        made = _compared("l", order.index("click(1, 1)"), order, budget)
+        found.add(frozenset(order[c.rejected_index or 0] for c in made if c.reason is None))
         assert len(made) == 5
     assert len(found) == 1
     assert len(found.pop()) == budget
@@ -135,11 +140,8 @@ def test_the_budget_is_spent_on_actions_and_not_on_slots(budget: int) -> None:
 
 def test_the_budget_falls_on_every_loser_alike() -> None:
     """The first loser of the list is no better than the last."""
-    parsed = [parse("function", action) for action in ("click(1, 1)", "stop()", "wait(1)", "scroll(0, 1)", "back()")]
-    spec, view = _pairs(budget=1), View("pixel", 8, 8)
-    kept = Counter(
-        c.rejected_index for n in range(400) for c in compare(f"l{n}", 0, parsed, view, spec) if c.reason is None
-    )
+    actions = ("click(1, 1)", "stop()", "wait(1)", "scroll(0, 1)", "back()")
+    kept = Counter(c.rejected_index for n in range(400) for c in _compared(f"l{n}", 0, actions, 1) if c.reason is None)
     assert sum((kept[index] - 100) ** 2 / 100 for index in (1, 2, 3, 4)) < 16.3  # chi square, 0.1 % point
 
 

@@ -58,7 +58,7 @@ def test_the_account_says_its_units_and_adds_up_statuses() -> None:
     assert list(UNITS) == list(REASONS)
     assert list(found) == ["states", "candidate_sets", "teacher_labels", "coverage", "selection_sft", "bt_pairs"]
     assert found["bt_pairs"] == {
-        "unit": "(label, loser) comparisons",
+        "unit": "comparisons",
         "in": 5,
         "out": 2,
         "excluded": {"identical": 1, "wait_duration": 2},
@@ -79,5 +79,5 @@ def test_units_of_a_build(toy: Toy) -> None:
         "teacher_labels": ("label records", 1),
         "coverage": ("states and candidate sets", 3),
         "selection_sft": ("labels", 1),
-        "bt_pairs": ("(label, loser) comparisons", 2),
+        "bt_pairs": ("comparisons", 2),
     }
