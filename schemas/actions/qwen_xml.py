@@ -15,6 +15,8 @@ is JSON and no JSON string, else as text. The outer tags may be missing.
 Nothing is escaped in this form. A text that holds one of its tags cannot be told from the end of the text, so such a
 response is unreadable; only a text that holds a whole, well-formed end of its own call reads as what it forges, as
 it would for the actor's own server.
+
+An action has the key that it has in ``openwebrl``: a server may turn this form into structured calls.
 """
 
 from __future__ import annotations

@@ -207,3 +207,11 @@ def test_the_concepts_list_every_dialect_in_its_order() -> None:
     concepts = (Path(__file__).parents[3] / "docs" / "concepts.md").read_text("utf-8")
     table = concepts.partition("| dialect | a response |")[2].partition("\n\n")[0]
     assert [row.split("`")[1] for row in table.splitlines()[2:]] == list(DIALECTS)
+
+
+def test_the_same_tools_give_the_same_keys() -> None:
+    """A server that turns XML into structured calls changes no action."""
+    for dialect, response in READABLE:
+        if dialect == "qwen_xml":
+            parsed = parse(dialect, response)
+            assert parse("openwebrl", DIALECTS["openwebrl"].render(parsed.calls)).key == parsed.key
