@@ -49,6 +49,7 @@ class Training:
             spec = replace(spec, selection=SelectionSpec(prompt, **_given(options, "duplicates", "shuffle")))
         if (options := tables.get("bt_pairs")) is not None and "prompt" in options:
             spec = replace(spec, pairs=self._pairs(options, f"{at}.bt_pairs"))
+            self._one_score(spec, f"{at}.bt_pairs.origins")
         elif options is not None:
             spec = replace(spec, ready_rules={**DEFAULT_RULES, **options.get("rules", {})})
         if (options := tables.get("pointwise_scores")) is not None and "prompt" in options:
@@ -57,7 +58,7 @@ class Training:
         if (options := tables.get("actor_sft")) is not None:
             given = _given(options, "selected_by", "quality_floor", "random_control")
             spec = replace(spec, actor_sft=ActorSpec(**given))
-        for table, kinds in self._missing(spec, tables):
+        for table, kinds in self._missing(spec, tables, at):
             self._complain(f"{at}.{table}", f"needs a source of kind {kinds}")
         for table in ("selection_sft", "bt_pairs", "pointwise_scores"):
             if table in tables and "prompt" not in tables[table]:
@@ -90,7 +91,15 @@ class Training:
             **_given(options, "max_pairs_per_set", "max_pairs_per_state"),
         )
 
-    def _missing(self, spec: BuildSpec, tables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _one_score(self, spec: BuildSpec, where: str) -> None:
+        """Pairs compare the scores of one thing with each other; which one, the sources say."""
+        scored = [source for source in spec.sources if "candidate_scores" in source.yields]
+        names = sorted({name for source in scored if (name := source.constants.get("score_source"))})
+        if spec.pairs and "scores" in spec.pairs.origins and len(names) > 1:
+            message = f"scores come from {' and '.join(names)}, and pairs are made of one of them"
+            self._complain(where, f"{message}: put the others into a dataset of their own")
+
+    def _missing(self, spec: BuildSpec, tables: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
         """(table, what kinds of source it needs and the dataset has not)."""
         for table in tables:
             if table in spec.kinds and table in READY:
@@ -115,15 +124,17 @@ class Training:
                 if kind in ("teacher_labels", "candidate_scores") and "candidate_sets" not in spec.kinds:
                     yield table, "candidate_sets"
                     break
-            if table == "reserve" and spec.pairs is None:
-                self._complain("$.tables.reserve", "holds what bt_pairs leaves over; declare bt_pairs with a prompt")
+            if table == "reserve" and (spec.pairs is None or "selection" not in spec.pairs.origins):
+                self._complain(f"{where}.reserve", "holds the picks of which bt_pairs makes no pair, so that bt_pairs "
+                "needs a prompt and the origin selection")  # fmt: skip
 
     @staticmethod
     def _behind_pairs(spec: BuildSpec) -> tuple[str, ...]:
-        if spec.pairs is None:
+        if (pairs := spec.pairs) is None:
             return ()
-        kinds = {"selection": "teacher_labels", "scores": "candidate_scores"}
-        return tuple(kinds[origin] for origin in spec.pairs.origins)
+        labels = "selection" in pairs.origins or pairs.scores.budget == "selection" or pairs.negatives != NegativeSpec()
+        scores = ("candidate_scores",) if "scores" in pairs.origins else ()
+        return (*(("teacher_labels",) if labels else ()), *scores)
 
     def _without_prompt(self, spec: BuildSpec, table: str, options: Mapping[str, Any], where: str) -> None:
         """A table without a prompt holds only rows that come ready-made."""
