@@ -15,6 +15,7 @@ from .writer import WrittenFile
 
 # The objects that a result is made of, besides Python's own; what is not listed here cannot be written down.
 _CLASSES: dict[str, type[Any]] = {kind.__name__: kind for kind in (BucketResult, WrittenFile, Issue)}
+_JSON = ("audits",)  # fields that hold JSON already, and much of it
 
 
 def to_bytes(result: BucketResult) -> bytes:
@@ -53,7 +54,8 @@ def _encoded(value: Any) -> Any:
     if kind in (dict, Counter):
         return [kind.__name__, *([_encoded(k), _encoded(v)] for k, v in value.items())]
     if is_dataclass(value) and _CLASSES.get(kind.__name__) is kind:
-        return [kind.__name__, {f.name: _encoded(getattr(value, f.name)) for f in fields(value)}]
+        held = {f.name: getattr(value, f.name) for f in fields(value)}
+        return [kind.__name__, {k: ["json", v] if k in _JSON else _encoded(v) for k, v in held.items()}]
     raise TypeError(f"the result of a bucket cannot be kept: it holds {kind.__name__}")
 
 
@@ -62,6 +64,8 @@ def _decoded(value: Any) -> Any:
         return value
     kind, *held = value
     match kind:
+        case "json":
+            return held[0]
         case "bytes":
             return base64.b64decode(held[0], validate=True)
         case "list" | "tuple" | "set":

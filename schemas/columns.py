@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from .arrow import arrow_schema, arrow_type, image_columns, kind_of
+from .arrow import arrow_schema, image_columns
 from .images import sniff
-from .store import Schema, load
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,9 +19,9 @@ def arrow_table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return normalised rows in JSON form as a table of the schema ``name``, pictures referenced."""
     import pyarrow as pa
 
-    properties = load(name)["properties"]
-    columns = [_column(list(map(itemgetter(field), rows)), node) for field, node in properties.items()]
-    return pa.Table.from_arrays(columns, schema=arrow_schema(name, "reference"))
+    schema = arrow_schema(name, "reference")
+    columns = [_column(list(map(itemgetter(field.name), rows)), field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def embed_pictures(name: str, table: pa.Table, blobs: Blobs) -> pa.Table:
@@ -41,21 +39,17 @@ def embed_pictures(name: str, table: pa.Table, blobs: Blobs) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=arrow_schema(name, "embed"))
 
 
-def _column(values: list[Any], node: Schema) -> pa.Array:
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """An array of the values. Messages that many rows share, as one object, are converted once."""
     import pyarrow as pa
 
-    kind = arrow_type(node, "reference")
-    match kind_of(node):
-        case "array":
-            offsets = pa.array(accumulate((len(v) if v else 0 for v in values), initial=0), pa.int32())
-            items = _column(list(chain.from_iterable(filter(None, values))), node["items"])
-            nulls = pa.array([v is None for v in values], pa.bool_()) if "null" in node["type"] else None
-            return pa.ListArray.from_arrays(offsets, items, type=kind, mask=nulls)
-        case "object":
-            parts = [_column(list(map(itemgetter(f), values)), sub) for f, sub in node["properties"].items()]
-            return pa.StructArray.from_arrays(parts, fields=list(kind))
-        case _:
-            return pa.array(values, kind)
+    if pa.types.is_nested(kind):
+        places: dict[int, int] = {}
+        indices = [places.setdefault(id(value), len(places)) for value in values]
+        if 2 * len(places) < len(values):
+            distinct = {id(value): value for value in values}  # in the order in which `places` met them
+            return pa.array(list(distinct.values()), kind).take(pa.array(indices, pa.int32()))
+    return pa.array(values, kind)
 
 
 def _embed_lists(references: pa.ListArray, blobs: Blobs) -> pa.ListArray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from functools import cache
+from operator import is_
 from typing import Any
 
 import orjson
@@ -64,12 +65,20 @@ def _normaliser(schema: Schema) -> Normaliser | None:
     if "object" in kinds and "properties" in schema:
         return _object(schema)
     if "array" in kinds and (item := _normaliser(schema.get("items", {}))):
-        return lambda values: [item(v) for v in values]
-    if "number" in kinds:
-        return lambda v: v if v is None else float(v) + 0.0  # + 0.0 turns -0.0 into 0.0
+        return _array(item)
+    if "number" in kinds:  # + 0.0 turns -0.0 into 0.0
+        return lambda v: v if v is None or (type(v) is float and v) else float(v) + 0.0
     if "integer" in kinds:
         return lambda v: int(v) if type(v) is float else v  # JSON Schema takes 2.0 for an integer
     return None
+
+
+def _array(item: Normaliser) -> Normaliser:
+    def normalise(values: Any) -> Any:
+        full = list(map(item, values))
+        return values if all(map(is_, full, values)) else full
+
+    return normalise
 
 
 def _object(schema: Schema) -> Normaliser | None:
@@ -87,7 +96,7 @@ def _object(schema: Schema) -> Normaliser | None:
     others = [(name, fn) for name, fn in inner.items() if name not in integers]
 
     def normalise(value: Any) -> Any:
-        full = {**nulls, **value} if nulls else value
+        full = {**nulls, **value} if nulls and len(value) < size else value
         changes = {}
         for name in integers:
             if type(full[name]) is float:
