@@ -63,54 +63,50 @@ def items(record: Record, context: Context) -> Iterator[Imported]:
         if node.children:
             kept = {} if node.record is record else _rest(node)
             leftover = {**kept, "tree": extra} if node is root and extra else kept
-            state = _state(node, tree_id, problem, context)
+            state = _state(node, tree_id, problem)
             row = {**shared, **state, "source_record_json": canonical_json(leftover) if leftover else None}
             yield ImportedState(row, None, node.where)
             yield from _candidates(node, state["state_id"], context)
+            _step_down(node, context)
     yield from _other_values(root)
 
 
-def _state(node: Node, tree_id: str, problem: str, context: Context) -> Record:
+def _step_down(node: Node, context: Context) -> None:
+    """Give each child its entry of a history, and the key of the steps that lead to it."""
+    twins: Counter[str] = Counter()  # equal steps are told apart by how many such stand before them
+    for child in node.children:
+        parsed = parse(context.dialect, child.text)
+        turn = node.entry.get("turn", -1) + 1
+        child.entry = {"turn": turn, "thought": parsed.thought, "action": parsed.action, "observation": ""}
+        child.key = sha256_hex(canonical_json([node.key, child.text, twins[child.text]]))
+        twins[child.text] += 1
+
+
+def _state(node: Node, tree_id: str, problem: str) -> Record:
     """What the policy had before it when ``node`` was expanded."""
     path = node.path
-    so_far = _text(node, problem)
-    parsed = [parse(context.dialect, step.text) for step in path]
+    so_far = _text(node, path, problem)
     asked = [{"role": "user", "content": problem}] if problem else []
     answered = [{"role": "assistant", "content": so_far}] if so_far else []
-    # Equal steps of one parent are told apart by how many such stand before them.
-    steps = [[step.text, _earlier_twins(step)] for step in path]
-    episode_id = f"{tree_id}-{sha256_hex(canonical_json(steps))[:12]}"
+    episode_id = f"{tree_id}-{(node.key or sha256_hex(''))[:12]}"
     return {
         "state_id": f"{episode_id}__t{len(path)}",
         "episode_id": episode_id,
         "turn": len(path),
-        "history": [
-            {"turn": turn, "thought": step.thought, "action": step.action, "observation": ""}
-            for turn, step in enumerate(parsed)
-        ],
+        "history": [step.entry for step in path],
         "messages_json": canonical_json([*asked, *answered]),
         "observation_text": "\n".join(filter(None, (problem, so_far))),
     }
 
 
-def _text(node: Node, problem: str) -> str:
+def _text(node: Node, path: list[Node], problem: str) -> str:
     """The solution so far: as recorded, without the problem if it begins with it."""
     recorded = node.record.get("y")
-    if isinstance(recorded, str):
+    if isinstance(recorded, str) and recorded:
         return recorded.removeprefix(problem).strip()
-    first = node.path[0].parent if node.parent else node
-    assert first is not None
-    return "".join([first.text, *(step.text for step in node.path)]).strip()
-
-
-def _earlier_twins(node: Node) -> int:
-    assert node.parent is not None
-    count = 0
-    for sibling in node.parent.children:
-        if sibling is node:
-            break
-        count += sibling.text == node.text
-    return count
+    root = path[0].parent if path else node
+    assert root is not None
+    return "".join([root.text, *(step.text for step in path)]).strip()
 
 
 def _candidates(node: Node, state_id: str, context: Context) -> Iterator[Imported]:

@@ -22,13 +22,18 @@ class FaultyTree(ValueError):  # noqa: N818 - an outcome with a name
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One node. ``text`` is its step; ``place`` where it stands: an index below its parent, or a whole JSON path."""
+    """One node. ``text`` is its step; ``place`` where it stands: an index below its parent, or a whole JSON path.
+
+    ``entry`` and ``key`` are the reader's: what a history says of the step, and a hash of the steps up to here.
+    """
 
     record: Record
     text: str
     place: str | int
     parent: Node | None
     children: list[Node] = field(default_factory=list)
+    entry: Record = field(default_factory=dict)
+    key: str = ""
 
     @property
     def path(self) -> list[Node]:
@@ -67,13 +72,12 @@ Faults = list[tuple[str, str]]  # (JSON path, message)
 
 def tree_of(record: Record) -> tuple[Node, Faults]:
     """The root, and what was left out of the tree and why. Raises FaultyTree when there is no tree at all."""
-    ways = [name for name in ("root", "tree", "nodes") if name in record]
-    if len(ways) > 1 or (ways and "children" in record):
-        raise FaultyTree("$", f"holds a tree in several ways: {', '.join([*ways, 'children'][:3])}")
+    ways = [name for name in ("root", "tree", "nodes", "children") if name in record]
+    if len(ways) != 1:
+        raise FaultyTree("$", f"holds a tree in several ways: {', '.join(ways)}")
     if ways == ["nodes"]:
         return _listed(record["nodes"])
-    where = f"$.{ways[0]}" if ways else "$"
-    return _nested(record[ways[0]] if ways else record, where)
+    return _nested(record, "$") if ways == ["children"] else _nested(record[ways[0]], f"$.{ways[0]}")
 
 
 def _nested(raw: Record, where: str) -> tuple[Node, Faults]:
@@ -114,9 +118,11 @@ def _wrong(child: Record, text: Any, key: str | None, parent: Node) -> str | Non
     if key is not None and key != text and not key.isdecimal():
         return f"stands under another step ({key[:60]!r}) than its own ({text[:60]!r})"
     so_far, before = child.get("y"), parent.record.get("y")
-    if isinstance(so_far, str) and not so_far.rstrip().endswith(text.strip()):
+    if not isinstance(so_far, str) or not so_far:  # not recorded
+        return None
+    if not so_far.rstrip().endswith(text.strip()):
         return "has a text so far (y) that does not end with its step (pcd)"
-    if isinstance(so_far, str) and isinstance(before, str) and not so_far.startswith(before.rstrip()):
+    if isinstance(before, str) and not so_far.startswith(before.rstrip()):
         return "has a text so far (y) that does not begin with its parent's"
     return None
 

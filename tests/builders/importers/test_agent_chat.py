@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from action_reward_models.builders.importers import IMPORTERS, Context
+from action_reward_models.builders.importers import IMPORTERS, Context, StateImporter
 from action_reward_models.builders.spec import PromptSpec, SelectionSpec
 from action_reward_models.schemas.errors import ArmError
 
@@ -51,9 +52,9 @@ def build(toy: Toy, *records: Any, name: str = "chats.json", **source: Any) -> B
 
 
 def read(record: Record, dialect: str = "react") -> list[Any]:
-    from pathlib import Path
-
-    return list(IMPORTERS["episodes", "agent_chat"].read(record, Context(dialect, Path())))
+    importer = IMPORTERS["episodes", "agent_chat"]
+    assert isinstance(importer, StateImporter)
+    return list(importer.read(record, Context(dialect, Path())))
 
 
 def issues(toy: Toy, *records: Any, **source: Any) -> list[str]:
@@ -205,8 +206,8 @@ def test_every_planted_fault_is_named_in_one_build(toy: Toy) -> None:
 
 def test_a_dataset_of_text_agents_trains_a_selector(toy: Toy) -> None:
     """The observation text is what the prompt shows, and plain actions are told apart."""
-    toy.draw("a__t1", *(f"Thought: {n}\nAction: {a}" for n, a in enumerate(("go to desk 1", "go to safe 1", "look"))))
-    toy.sets[0]["candidates"] = [f"Action: {a}" for a in ("go to desk 1", "go to safe 1", "go to desk 1")]
+    drawn = [f"Thought: {n}\nAction: {a}" for n, a in enumerate(("go to desk 1", "go to safe 1", "go to desk 1"))]
+    toy.sets.append({"state_id": "a__t1#d0", "base_state_id": "a__t1", "candidates": drawn})
     toy.label("a__t1#d0", 1)
     spoken = {"dialect": "react", "space": "pixel"}
     sources = (

@@ -316,7 +316,9 @@ def test_every_planted_fault_is_named_in_one_build(toy: Toy) -> None:
 
 def per_turn(record: Record) -> list[Record]:
     """The rows that a canonical episode would have been released as."""
-    messages, images, rows = [], [], []
+    messages: list[Record] = []
+    images: list[str] = []
+    rows: list[Record] = []
     for message in record["messages"]:
         text = message["content"]
         if isinstance(text, list):
