@@ -108,6 +108,7 @@ class _Bucket:
 
     def run(self) -> BucketResult:
         index = orjson.loads(self.stem.with_suffix(".json").read_bytes())
+        self.audits.hosts = None if index["hosts"] is None else frozenset(index["hosts"])
         for row in index["exclusions"]:
             self.tables["exclusions"].add(row, split="train")
         self.reviews = Reviews(self._copied(index["reviews"]))

@@ -43,6 +43,7 @@ from .ledger import Claim, Ledger, Row
 from .legacy import LegacyDraws
 from .pool import Drawing, Place
 from .spec import READY, BuildSpec, SourceSpec
+from .splits import split_of
 from .tally import Tally
 
 BUCKET_BYTES = 32 << 20  # of input: what a worker holds at once is a small multiple of it
@@ -137,6 +138,7 @@ class _Pass:
     states: dict[str, _State] = field(default_factory=dict)
     rows: dict[str, list[_Row]] = field(default_factory=dict)  # kind -> copied rows
     ends: dict[str, _End] = field(default_factory=dict)  # by episode; only where episodes are compared
+    hosts: set[str | None] = field(default_factory=set)  # of the states of validation
     exclusions: list[Row] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     _pictures: dict[str, tuple[int, int]] = field(default_factory=dict)  # sha256 -> place in images.bin
@@ -290,6 +292,8 @@ class _Pass:
         }
         text = row["observation_text"]
         key = image_sha or sha256_hex(f"text\n{text}" if text is not None else f"id\n{state_id}")
+        if split_of(row["task_group"], self.spec.split) == "validation":
+            self.hosts.add(row["host"])
         place = _write(self._spills.states, spilled)
         self.states[state_id] = _State([claim], key, place)
         if self.spec.pairs and self.spec.pairs.trajectories and row["episode_outcome"] is not None:
@@ -376,7 +380,12 @@ class _Pass:
                 ready[bucket_of(found.key, buckets)].setdefault(kind, []).append(found.place)
         self.tally.labelled_states = sum(state.labelled for state in self.states.values())
         reviews = self._reviews(buckets, sets)
-        extra: list[Row] = [{"ready": ready[b], "reviews": reviews[b], "held_out": drawn[b]} for b in range(buckets)]
+        # Of ready-made rows no host is known, and the legacy rule decides later: then all may resemble validation.
+        known = self.spec.split.rule == "task_group" and not self.spec.kinds.intersection(READY)
+        hosts = sorted(self.hosts, key=str) if known else None
+        extra: list[Row] = [
+            {"ready": ready[b], "reviews": reviews[b], "held_out": drawn[b], "hosts": hosts} for b in range(buckets)
+        ]
         for bucket, tasks in zip(extra, self._episodes(buckets), strict=True):
             bucket["episodes"] = tasks
         self._write_indices(buckets, index, extra)

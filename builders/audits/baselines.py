@@ -6,7 +6,6 @@ picking by lot is expected to get right.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -16,8 +15,8 @@ from .counts import Counts, Json, part, share
 
 PICKERS = ("first", "most_common", "word_overlap", "longest", "shortest")
 HEADROOM_NO, HEADROOM_GO = Fraction(1, 10), Fraction(1, 4)
-# Every ASCII character that is no letter or digit parts words; all beyond ASCII counts as letters.
-_PARTS = bytes(b if b >= 128 or chr(b).isalnum() else 32 for b in range(256))
+# Every ASCII character that is no letter or digit parts words, but NUL parts texts; all beyond ASCII counts as letters.
+_PARTS = bytes(b if b >= 128 or b == 0 or chr(b).isalnum() else 32 for b in range(256))
 
 
 def outcomes(
@@ -29,19 +28,29 @@ def outcomes(
     ``thoughts`` says whether their thoughts are shown, too. An outcome is "same near size kinds": how many candidates
     have the pick's action, how many are near it, out of how many, and the kind of what each of PICKERS picks.
     """
-    asked = words(task or "")
-    often = Counter([p.key for p in parsed])
-    common = [often[p.key] for p in parsed]
+    keys = [p.key for p in parsed]
+    common = [keys.count(key) for key in keys]
+    overlap, size = _measured([f"{p.thought} {p.action}" for p in parsed], task or "")
     everything = range(len(parsed))
-    texts = [f"{p.thought} {p.action}" for p in parsed]
-    overlap, size = [_overlap(words(text), asked) for text in texts], [len(text) for text in texts]
     sampled = _outcome(kinds, everything, common, overlap, size)
     if shown is None and thoughts:
         return sampled, sampled
     if not thoughts:
-        texts = [p.action for p in parsed]
-        overlap, size = [_overlap(words(text), asked) for text in texts], [len(text) for text in texts]
+        overlap, size = _measured([p.action for p in parsed], task or "")
     return sampled, _outcome(kinds, everything if shown is None else shown, common, overlap, size)
+
+
+def _measured(texts: Sequence[str], task: str) -> tuple[list[float], list[int]]:
+    """Of each text the Jaccard similarity of its words to the task's, which favours no long text, and the length."""
+    asked = words(task)
+    overlap = []
+    parts = _plain("\0".join(texts)).split(b"\0")
+    if len(parts) != len(texts):  # one of them holds a NUL
+        parts = [_plain(text.replace("\0", " ")) for text in texts]
+    for found in map(set, map(bytes.split, parts)):
+        both = len(asked.intersection(found))
+        overlap.append(both / (len(found) + len(asked) - both) if both else 0.0)
+    return overlap, list(map(len, texts))
 
 
 def _outcome(
@@ -54,7 +63,7 @@ def _outcome(
         max(shown, key=size.__getitem__),
         min(shown, key=size.__getitem__),
     )
-    seen = [kinds[i] for i in shown]
+    seen = kinds if len(shown) == len(kinds) else "".join([kinds[i] for i in shown])
     return f"{seen.count('s')} {seen.count('n')} {len(shown)} {''.join([kinds[i] for i in picks])}"
 
 
@@ -77,13 +86,11 @@ def headroom(counts: Counts) -> Json:
 @lru_cache(64)  # a task is asked for again by each of its sets
 def words(text: str) -> frozenset[bytes]:
     """Distinct words, without case."""
-    return frozenset(text.casefold().encode("utf-8", "surrogatepass").translate(_PARTS).split())
+    return frozenset(_plain(text.replace("\0", " ")).split())
 
 
-def _overlap(found: frozenset[bytes], asked: frozenset[bytes]) -> float:
-    """Jaccard similarity of two sets of words: a long text has no advantage."""
-    both = len(found & asked)
-    return both / (len(found) + len(asked) - both) if both else 0.0
+def _plain(text: str) -> bytes:
+    return text.casefold().encode("utf-8", "surrogatepass").translate(_PARTS)
 
 
 def _shares(found: Counts) -> Json:

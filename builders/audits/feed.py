@@ -37,6 +37,8 @@ class Audits:
         self._refused: set[str] = set()  # screenshots without a look
         self._named: list[list[str]] = []  # contradicting labels
         self._outcomes: dict[str, str] = {}  # by label whose row is not written yet
+        # Hosts whose screenshots may resemble one of validation, None for all: a look costs as much as a decoded picture.
+        self.hosts: frozenset[str | None] | None = None
         self._compared = spec.split.validation > 0 or "bench_items" in spec.tables  # else pictures meet no others
         selection = spec.selection
         self._merged = selection is not None and selection.duplicates == "merge"
@@ -54,7 +56,7 @@ class Audits:
         self._tables.add_state(row, content)
         self._tasks.add(row["task"], row["task_group"], row["split"], row["state_id"])
         self._counts["hosts", row["host"] or "-"] += 1
-        if image:
+        if image and (self.hosts is None or row["host"] in self.hosts):
             self._picture(image, row["state_id"])
 
     def ready(self, table: str, row: Row, task: str | None, group: str, images: Iterable[CheckedImage]) -> None:

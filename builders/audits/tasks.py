@@ -11,7 +11,7 @@ from .counts import NAMED, Json, rounded
 from .minhash import near
 from .tables import SPLITS, short
 
-NEAR = 0.7  # Jaccard similarity of runs of five characters: a word changed in a sentence of ten, or an ending
+NEAR = 0.65  # Jaccard similarity of runs of five characters: a word changed in a sentence of ten, or an ending
 _KEPT = 2000  # characters of a task that are compared
 _TOLD = 160  # characters of a task that a finding names
 
