@@ -163,10 +163,12 @@ def _counts(surveyed: Survey, conflicts: Sequence[Conflict]) -> dict[str, int]:
         for row in surveyed.exclusions
         if row["stage"] == "candidate_sets" and row["reason"] in ("conflicting_id", "no_state")
     }
-    counts = {"states": kinds["states"]}
-    for name, fact in (("episodes", "episode_id"), ("tasks", "task_group"), ("screenshots", "screenshot_sha256")):
-        split = statistics["distinct"].get(fact, {"train": 0, "validation": 0, "both": 0})
-        counts[name] = split["train"] + split["validation"] - split["both"]
+    counts = {}
+    if kinds["states"]:
+        counts["states"] = kinds["states"]
+        for name, fact in (("episodes", "episode_id"), ("tasks", "task_group"), ("screenshots", "screenshot_sha256")):
+            split = statistics["distinct"].get(fact, {"train": 0, "validation": 0, "both": 0})
+            counts[name] = split["train"] + split["validation"] - split["both"]
     if kinds["candidate_sets"]:
         counts |= {
             "candidate_records": kinds["candidate_sets"],

@@ -105,6 +105,8 @@ def _files(place: Path, found: Folder) -> Iterator[Path]:
             raise ArmError(_ONLY_READ, where=str(place))
         yield place
         return
+    if (place / "manifest.json").is_file() and (place / "data").is_dir():  # a built directory: its tables
+        place = place / "data"
     seen: dict[Path, Path] = {}
     builds = {path.parent for path in place.rglob("manifest.json") if (path.parent / "data").is_dir()} - {place}
     for path in sorted(path for path in place.rglob("*") if path.is_file()):
@@ -218,14 +220,13 @@ class _Look:
                 found.sources[found.sources.index(source)] = replace(source, valid=source.valid - bare)
 
 
-def _fit(key: Key, sample: list[Any]) -> tuple[int, int, int]:
-    """How well records have the form of an importer: how many are valid, and how much of them its schema knows."""
-    schema = load(IMPORTERS[key].schema)
+def _fit(key: Key, sample: list[Any]) -> tuple[int, int]:
+    """How well records have the form of an importer: how many are valid, and how many of their fields it names. Of two
+    forms that fit equally well, the first of IMPORTERS is taken."""
+    known = load(IMPORTERS[key].schema).get("properties", {})
     validator = for_schema(IMPORTERS[key].schema)
     valid = [record for record in sample if validator.is_valid(record)]
-    known = schema.get("properties", {})
-    named = sum(name in known for record in valid if isinstance(record, dict) for name in record)
-    return len(valid), named, len(schema.get("required", ()))
+    return len(valid), sum(name in known for record in valid if isinstance(record, dict) for name in record)
 
 
 def _valid(path: Path, schema: str) -> Iterator[dict[str, Any]]:

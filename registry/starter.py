@@ -124,18 +124,19 @@ def _lines(path: str, source: Source) -> list[str]:
 
 
 def _tables(kinds: Collection[str], text_only: bool) -> dict[str, Any]:
-    """The tables that sources of these kinds make, with their options."""
+    """The tables that sources of these kinds make, with their options; rows that come ready-made are not made again."""
     # Without a screenshot there is text to show.
     shown = {"options": {"observation": "text"}} if text_only else {}
-    tables: dict[str, Any] = {table: {} for table in BASE_TABLES if table in kinds}
+    made: dict[str, Any] = {}
     if {"candidate_sets", "teacher_labels"} <= set(kinds):
-        tables["selection_sft"] = {"prompt": "selection/1", **shown, "duplicates": "merge", "shuffle": True}
-        tables["bt_pairs"] = {"prompt": "scalar/1", **shown, "max_pairs_per_set": 2}
+        made["selection_sft"] = {"prompt": "selection/1", **shown, "duplicates": "merge", "shuffle": True}
+        made["bt_pairs"] = {"prompt": "scalar/1", **shown, "max_pairs_per_set": 2}
     if {"candidate_sets", "candidate_scores"} <= set(kinds):
         scored = {"prompt": "scalar/1", **shown, "max_pairs_per_set": 2, "origins": ["scores"]}
-        tables.setdefault("bt_pairs", scored)
-        tables["pointwise_scores"] = {"prompt": "scalar/1", **shown}
-    return tables | {kind: {} for kind in READY if kind in kinds and kind not in tables}
+        made.setdefault("bt_pairs", scored)
+        made["pointwise_scores"] = {"prompt": "scalar/1", **shown}
+    ready: dict[str, Any] = {kind: {} for kind in READY if kind in kinds}
+    return {table: {} for table in BASE_TABLES if table in kinds} | made | ready
 
 
 def _text(sources: Sequence[str], tables: Mapping[str, Any], license_: str) -> str:
