@@ -34,11 +34,12 @@ class ReadyRows:
             by_id.setdefault(record["row"][ID_FIELDS[kind]], []).append(record)
         for row_id, same in sorted(by_id.items()):
             same.sort(key=lambda r: (r["source"]["file"], r["line"]))
-            claims = [self._claim(record) for record in same]
-            stands, issues = self._ledger.settle(kind, row_id, claims) if len(same) > 1 else (True, [])
-            self.issues += issues
-            if stands:
-                self._row(kind, row_id, same[0])
+            if len(same) > 1:
+                stands, issues = self._ledger.settle(kind, row_id, [self._claim(record) for record in same])
+                self.issues += issues
+                if not stands:
+                    continue
+            self._row(kind, row_id, same[0])
 
     def _claim(self, record: Row) -> Claim:
         content = canonical_json([record["row"], [sha256_hex(image) for image in record["images"]]]).encode()
@@ -70,7 +71,8 @@ class ReadyRows:
             assert declared.dialect is not None
             size = (checked[-1].width, checked[-1].height) if checked else (None, None)
             verdict = self._pairs.judge(row, declared.dialect, View(declared.space or "", *size))
-            if verdict.reason:
+            lifted = verdict.status == "quarantined" and self._training.reviews.verdict(row_id) == "keep"
+            if verdict.reason and not lifted:
                 self._ledger.exclude(kind, SOURCES[kind], row_id, verdict.reason, status=verdict.status)
                 return
             row |= {"relation": verdict.relation, "pair_type": verdict.pair_type}
