@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..schemas.actions import DIALECTS, SPACES, calls_from_json, convert, parse
+from ..schemas.actions import DIALECTS, SPACES, Dialect, calls_from_json, convert
 from ..schemas.actions.model import Call, is_point
 from ..schemas.errors import ArmError, UsageError
 from . import trajectory
@@ -48,7 +48,12 @@ class Space:
         assert self.source is not None
         assert self.target is not None
         moved = [_rounded(c) for c in convert(calls, self.source, self.target, self.width, self.height)]
-        return parse(self.dialect, DIALECTS[self.dialect].render(moved)).action
+        texts = self._texts()
+        return texts.parse(texts.render(moved)).action
+
+    def _texts(self) -> Dialect:
+        dialect = DIALECTS[self.dialect]
+        return dialect.texts or dialect
 
     def shown_candidate(self, candidate: Mapping[str, Any]) -> str:
         """A candidate's action; one that could not be parsed has no points and is shown as it is."""
@@ -60,9 +65,9 @@ class Space:
         """An earlier action, which is only recorded as text without tags; unreadable ones are shown as they are."""
         if self.target is None:
             return action
-        dialect = DIALECTS[self.dialect]
+        dialect = self._texts()
         for bodies in ([action], action.split("\n")):  # several calls are joined by newlines
-            calls = parse(self.dialect, "".join(f"{dialect.opener}{b}{dialect.closer}" for b in bodies)).calls
+            calls = dialect.parse("".join(f"{dialect.opener}{b}{dialect.closer}" for b in bodies)).calls
             if calls:
                 return self.shown(calls)
         return action

@@ -63,6 +63,7 @@ class Dialect:
     render: calls -> text that ``parse`` reads back to equal calls (no thought in it); ArmError where the
         dialect has no words for a call. Names are the dialect's own: a call read by another is translated by verb.
     bare_opener: what an action starts with where its tags are missing, "" for what cannot be told from prose.
+    texts: the dialect of ``Parsed.action`` where that is not this one; prompts show actions in it.
     """
 
     opener: str
@@ -70,6 +71,7 @@ class Dialect:
     scan: Callable[[str], Scan]
     render: Callable[[Sequence[Call]], str]
     bare_opener: str = ""
+    texts: Dialect | None = None
     _known: dict[str, _Known] = field(default_factory=dict, repr=False, compare=False)
 
     def parse(self, response: str) -> Parsed:

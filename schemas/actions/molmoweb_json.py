@@ -8,8 +8,8 @@ thousandths already; scroll distances in percent, which no other dialect has a w
 thought. A reply holds one action. Not everything is refused that the agent refuses, such as keys outside of its list.
 
 A prompt names one scale for all points, so percentages must not be shown: the action text of a reply is the action
-string that says the same in thousandths, ``click(453, 201)``. Such strings are read, too, their points as they stand.
-What the agent makes of a reply, an action string in pixels, is dialect ``molmoweb``.
+string that says the same in thousandths, ``click(453, 201)``. As a response, a string is refused: what the agent makes
+of a reply is an action string in pixels, dialect ``molmoweb``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .arguments import Tool, amount
 from .canonical import number, point
 from .dialect import Dialect, Scan
 from .model import Call, UnreadableError
-from .molmoweb import calls_of, reply, scan_string, string_of
+from .molmoweb import reply, scan_string, string_of
 from .molmoweb_calls import TOOLS, Form, call_of, family, no_words, written
 
 _ACROSS = {"delta_x": amount, "delta_y": amount}
@@ -45,14 +45,12 @@ _COORDINATES = ("x", "y", "from_x", "from_y", "to_x", "to_y")
 
 
 def scan(tail: str) -> Scan:
-    """Reads the one action of a reply that is all of ``tail``, or an action string."""
+    """Reads the one action of a reply that is all of ``tail``."""
     if not tail.lstrip().startswith("{"):
-        return scan_string(_REPLIES, tail)
+        raise UnreadableError("no action")
     thought, action = reply(tail, exact=True)
-    if type(action) is str:
-        return Scan(calls_of(_REPLIES, action), action.strip(), [(0, len(tail))], thought)
     if type(action) is not dict:
-        raise UnreadableError("the action is no JSON object")
+        raise UnreadableError("the action is no JSON object; action strings are dialect molmoweb")
     call = _call(action)
     try:
         return Scan((call,), string_of(_REPLIES, [call]), [(0, len(tail))], thought)
@@ -100,9 +98,9 @@ def _plain(value: Any) -> Any:
 
 
 def render(calls: Sequence[Call]) -> str:
-    """A reply with the one call that it can hold; action strings for several."""
+    """A reply with the one call that it can hold."""
     if len(calls) != 1:
-        return string_of(_REPLIES, calls)
+        raise no_words(_REPLIES, calls[1] if calls else Call("nothing", "other", {}))
     (call,) = calls
     name, left = written(_REPLIES, call)
     own, said = _SAID.get(name, ("", ""))
@@ -125,4 +123,5 @@ def render(calls: Sequence[Call]) -> str:
     raise no_words(_REPLIES, call)
 
 
-MOLMOWEB_JSON = Dialect("", "", scan, render)
+_TEXTS = Dialect("", "", lambda tail: scan_string(_REPLIES, tail), lambda calls: string_of(_REPLIES, calls))
+MOLMOWEB_JSON = Dialect("", "", scan, render, texts=_TEXTS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 from action_reward_models.prompts.view import Space
-from action_reward_models.schemas.actions import convert, identity, parse
+from action_reward_models.schemas.actions import DIALECTS, convert, identity, parse
 
 CASES = Path(__file__).parents[1] / "schemas" / "actions" / "field.yaml"
 READABLE = [
@@ -31,7 +31,14 @@ def test_candidates_and_earlier_steps_are_shown_alike(dialect: str, response: st
     assert shown == space.shown(parsed.calls)
     if "```" not in parsed.action:
         assert space.shown_step(parsed.action) == shown
-    back = convert(parse(dialect, shown).calls, target, source, 1280, 720)
+    texts = DIALECTS[dialect].texts or DIALECTS[dialect]
+    back = convert(texts.parse(shown).calls, target, source, 1280, 720)
     assert [call.verb for call in back] == [call.verb for call in parsed.calls]
     if not any(type(value) is tuple for call in parsed.calls for value in call.arguments.values()):
-        assert identity(parse(dialect, shown).calls) == identity(parsed.calls)
+        assert identity(texts.parse(shown).calls) == identity(parsed.calls)
+
+
+def test_percentages_are_shown_as_the_prompt_says_points_are_given() -> None:
+    parsed = parse("molmoweb_json", '{"action": {"name": "click", "x": 45.3, "y": 20}}')
+    assert parsed.action == "click(453, 200)"
+    assert Space("molmoweb_json", "norm1000", "pixel", 1280, 720).shown(parsed.calls) == "click(579.8, 144)"
