@@ -119,7 +119,9 @@ def _texts(messages: Any) -> Iterator[str]:
 
 def _spoken(responses: list[str], sizes: list[Size]) -> Spoken:
     read = {name: [p for r in responses if (p := parse(name, r)).parse_error is None] for name in DIALECTS}
-    dialect = max(read, key=lambda name: (_known(read[name]), len(read[name])))
+    # Plain text is what is left: it would read replies that another dialect has good reasons to refuse.
+    dialect = max((name for name in read if name != "text"), key=lambda name: (_known(read[name]), len(read[name])))
+    dialect = dialect if read[dialect] else "text"
     counted = {name: len(found) for name, found in read.items()}
     space = _space(dialect, _points(read[dialect]), sizes)
     return Spoken(dialect, space, len(responses), counted[dialect], counted)
