@@ -168,7 +168,7 @@ class _Export:
         selection = row["selected_index"]
         if row["status"] == "out_of_range":
             selection = _recorded(row).get("selection")
-        if row["status"] not in ("ok", "null_in_source", "out_of_range") or type(selection) not in (int, type(None)):
+        if row["status"] != "null_in_source" and (row["status"] not in _PICKED or type(selection) is not int):
             return f"its status is {row['status']}, and the format knows a pick or null"
         if row["set_id"] != _drawn(row):
             return "the id of its set is not <state_id>#d<draw>"
@@ -187,6 +187,7 @@ class _Export:
 
 
 _ID = {"states": "state_id", "candidate_sets": "set_id", "teacher_labels": "label_id"}
+_PICKED = ("ok", "out_of_range")  # outcomes that have a number
 _CANDIDATE = ("finish_reason", "tokens", "logprob")
 _LABEL = (
     *("teacher", "teacher_params_json", "prompt_id", "prompt_sha256", "order", "reply", "usage_json", "batch_id"),
