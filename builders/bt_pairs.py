@@ -201,10 +201,13 @@ class Pairs:
 
     def _verdict(self, host: Host, reason: str | None) -> Callable[[str], str | None]:
         """What was said of a comparison, under its own id or its pair's, or of what it belongs to."""
-        if reason is not None:
-            said = reason.removeprefix("review_")
-            return lambda unit: said
-        return lambda unit: host.reviews.verdict(unit, f"{unit}|{self._prompt.id}")
+        said = reason.removeprefix("review_") if reason else None
+
+        def verdict(unit: str) -> str | None:
+            own = host.reviews.verdict(unit, f"{unit}|{self._prompt.id}")
+            return said or own
+
+        return verdict
 
     # -- settling ---------------------------------------------------------------------------------------------------
 

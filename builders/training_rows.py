@@ -64,8 +64,9 @@ class TrainingRows:
         for label, outcome in teacher_labels.choose(labels, scene.parsed, self._spec.labels):
             contradicts = quarantined.get(label["label_id"])
             reason = outcome or (contradicts and "conflicting_pick")
+            said = self.reviewed(label["label_id"]) or taken_out
             if reason is None:
-                reason = self.reviewed(label["label_id"]) or taken_out
+                reason = said
                 usable.append((label, reason))
             if self._spec.selection:
                 self._ledger.units_in["selection_sft"] += 1
@@ -88,10 +89,8 @@ class TrainingRows:
 
     def reviewed(self, *ids: str) -> str | None:
         """The reason why a person took one of these rows out, if somebody did."""
-        for row_id in ids:
-            if (verdict := self.reviews.verdict(row_id)) in ("drop", "relabel"):
-                return f"review_{verdict}"
-        return None
+        verdicts = [self.reviews.verdict(row_id) for row_id in ids]  # of all: each was met
+        return next((f"review_{verdict}" for verdict in verdicts if verdict in ("drop", "relabel")), None)
 
     def finish(self, train_screenshots: set[str]) -> None:
         """Write the validation rows, except those that share prompt and pictures with train, or whose screenshot is

@@ -155,6 +155,38 @@ def test_losers_that_look_like_the_winner_are_no_pair(toy: Toy) -> None:
     assert build.balanced()
 
 
+@pytest.mark.parametrize("budget", [1, 2])
+def test_losers_that_look_like_the_winner_use_up_no_budget(toy: Toy, budget: int) -> None:
+    """However the hash ranks them: the budget goes to pairs that stand."""
+    near = [f"click(1.000{n}, 1)" for n in range(1, 6)]
+    toy.scene("a", "click(1, 1)", *near, "stop()", "wait(1)", 'press("Tab")')
+    options = {"coordinate_space": "norm1000", "candidate_reasoning": False}
+    build = toy.build(pairs=_pairs({"near_coordinates": "keep"}, budget, options))
+    assert len(build.rows("bt_pairs")) == budget
+    assert build.balanced()
+
+
+@pytest.mark.parametrize(("most", "pairs"), [(0, 6), (1, 1), (4, 4), (9, 6)])
+def test_the_limit_of_a_state(toy: Toy, most: int, pairs: int) -> None:
+    state_id = toy.page("a")
+    for number in range(3):
+        toy.label(toy.draw(state_id, "click(1, 1)", "stop()", "wait(1)", number=number), 0)
+    build = toy.build(max_pairs_per_state=most)
+    assert len(build.rows("bt_pairs")) == pairs
+    assert len(build.excluded("bt_pairs").get("over_budget", [])) == 6 - pairs
+    assert build.balanced()
+
+
+def test_the_limit_of_a_state_falls_on_all_its_sets_alike(toy: Toy) -> None:
+    pages = [toy.page(f"p{n}", picture=n) for n in range(60)]
+    for page in pages:
+        for number in range(3):
+            toy.label(toy.draw(page, "click(1, 1)", "stop()", number=number), 0)
+    kept = Counter(row["set_id"][-1] for row in toy.build(max_pairs_per_state=1).rows("bt_pairs"))
+    assert sum(kept.values()) == 60
+    assert sum((kept[number] - 20) ** 2 / 20 for number in "012") < 13.9  # chi square, 0.1 % point
+
+
 # -- what a pair says --------------------------------------------------------------------------------------------------
 
 
