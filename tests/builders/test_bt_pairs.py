@@ -159,10 +159,12 @@ def test_losers_that_look_like_the_winner_are_no_pair(toy: Toy) -> None:
 def test_losers_that_look_like_the_winner_use_up_no_budget(toy: Toy, budget: int) -> None:
     """However the hash ranks them: the budget goes to pairs that stand."""
     near = [f"click(1.000{n}, 1)" for n in range(1, 6)]
-    toy.scene("a", "click(1, 1)", *near, "stop()", "wait(1)", 'press("Tab")')
+    for n in range(6):
+        toy.scene(f"p{n}", "click(1, 1)", *near, "stop()", "wait(1)", picture=n)
     options = {"coordinate_space": "norm1000", "candidate_reasoning": False}
     build = toy.build(pairs=_pairs({"near_coordinates": "keep"}, budget, options))
-    assert len(build.rows("bt_pairs")) == budget
+    assert Counter(row["state_id"] for row in build.rows("bt_pairs")) == {f"p{n}__t0": budget for n in range(6)}
+    assert build.excluded("bt_pairs")["equal_as_shown"]
     assert build.balanced()
 
 
