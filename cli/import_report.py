@@ -74,9 +74,13 @@ def _conflicts(report: Report) -> None:
     for kind in dict.fromkeys(conflict.kind for conflict in report.conflicts):
         same = [conflict for conflict in report.conflicts if conflict.kind == kind]
         states = {conflict.state_id for conflict in same} - {None}
-        over = f" over {len(states):,} states" if states and kind != "states" else ""
-        output.note(f"{len(same):,} ids of {kind} in conflict{over}, all of their records put aside:")
+        over = f" over {_many(len(states), 'state')}" if states and kind != "states" else ""
+        output.note(f"{_many(len(same), 'id')} of {kind} in conflict{over}, all of their records put aside:")
         for conflict in same[:_LISTED]:
             output.note(output.one_line(f"  {conflict.id}: {', '.join(conflict.places)}"))
         if len(same) > _LISTED:
             output.note(f"  ... and {len(same) - _LISTED:,} more; --json lists them")
+
+
+def _many(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'s' if n != 1 else ''}"
