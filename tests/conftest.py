@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from action_reward_models.tests import processes
 
 for _name in [name for name in os.environ if name.startswith(("HF_", "HUGGING")) and name != "HF_HUB_DISABLE_XET"]:
     del os.environ[_name]
@@ -19,6 +20,7 @@ os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 @pytest.fixture(scope="session", autouse=True)
 def _clear_home() -> Iterator[None]:
     yield
+    processes.close()
     shutil.rmtree(_HOME, ignore_errors=True)
 
 

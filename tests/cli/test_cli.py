@@ -15,14 +15,14 @@ import click
 import orjson
 import pytest
 from action_reward_models.cli import VERBS, arm
+from action_reward_models.tests import processes
 
 ARM = Path(sys.executable).parent / "arm"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "COLUMNS": "120"}
-    return subprocess.run([str(ARM), *words], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    return processes.arm(words, cwd=cwd, env={**os.environ, "COLUMNS": "120"})
 
 
 def command(verb: str) -> click.Command:

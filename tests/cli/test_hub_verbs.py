@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import orjson
 import pytest
+from action_reward_models.tests import processes
 
 ARM = Path(sys.executable).parent / "arm"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
@@ -44,8 +45,7 @@ class Shell:
         return Shell(folder, self.exported)
 
     def run(self, line: str) -> subprocess.CompletedProcess[str]:
-        words = [str(ARM), *shlex.split(line)[1:]]
-        return subprocess.run(words, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
+        return processes.arm(shlex.split(line)[1:], cwd=self.folder, env=self.env)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.hub_sync.plan import Plan, plan
 from action_reward_models.hub_sync.publish import Published, publish
 from action_reward_models.registry import Registry, check_build, row_digest
+from action_reward_models.tests import processes
 
 ARM = Path(sys.executable).parent / "arm"
 REGISTRY = """registry: 1
@@ -123,13 +124,20 @@ class Running:
 
     def arm(self, *words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the command as the owner."""
-        env = self.env(cwd / "home", HF_TOKEN=self.token, **more)
-        return subprocess.run([str(ARM), *words], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+        return processes.arm(words, cwd=cwd, env=self.env(cwd / "home", HF_TOKEN=self.token, **more))
 
 
 def start(folder: Path) -> Running:
     running = serve.start(folder, 0)
     return Running(folder, running["url"], (folder / "token").read_text("utf-8").strip(), running["pid"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def read_back_quickly() -> Iterator[None]:
+    """What is published in this process is read back by one that need not import everything anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("action_reward_models.hub_sync.readback.subprocess", processes.STARTS)
+        yield
 
 
 @pytest.fixture(scope="session")
