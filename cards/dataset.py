@@ -64,10 +64,14 @@ def misleading(text: str, manifest: facts.Manifest) -> list[str]:
         head = blocks.read_head(text)
     except ArmError as error:
         return [error.message]
+    return _misleading(head, _head(manifest))
+
+
+def _misleading(head: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     return [
         f"its {key} is not that of the manifest: `load_dataset` would read other rows; `arm build --force` renews it"
         for key in ("configs", "dataset_info")
-        if head.get(key) != _head(manifest).get(key)
+        if head.get(key) != expected.get(key)
     ]
 
 
@@ -87,8 +91,8 @@ def problems(text: str, manifest: facts.Manifest, *, same_code: bool = True) -> 
         written = blocks.generated(text)
     except ArmError as error:
         return [error.message]
-    found = misleading(text, manifest)
     expected = _head(manifest)
+    found = _misleading(head, expected)
     renew = "`arm build --force` renews it"
     if not same_code or manifest.get("environment", {}).get("action_reward_models") != __version__:
         return found

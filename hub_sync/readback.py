@@ -19,14 +19,13 @@ from .hub import Hub, without_urls
 _SCRIPT = """
 import json, sys
 import datasets
-from datasets import get_dataset_config_names, get_dataset_split_names, load_dataset
+from datasets import get_dataset_config_names, load_dataset
 
 # A Hub that stopped is told in a minute; by itself this library would ask it for a quarter of an hour.
 datasets.config.STREAMING_READ_MAX_RETRIES = datasets.config.STREAMING_OPEN_MAX_RETRIES = 2
 repo, revision, full = sys.argv[1], sys.argv[2] or None, sys.argv[3] == "full"
 for config in get_dataset_config_names(repo, revision=revision):
-    for split in get_dataset_split_names(repo, config, revision=revision):
-        rows = load_dataset(repo, config, revision=revision, split=split, streaming=True)
+    for split, rows in load_dataset(repo, config, revision=revision, streaming=True).items():
         next(iter(rows))  # decodes the pictures of one row
         plain = rows.decode(False)
         part = plain if full else plain.shard(num_shards=plain.num_shards, index=0)
