@@ -17,8 +17,9 @@ def records(
 ) -> Iterator[jsonl.Line]:
     """Yield the records of a file with the line that each begins at, and its bytes as they stand there.
 
-    A name that ends in ``.json`` is one document, which is held in memory as text; ``.parquet`` is one of our tables
-    (``table`` says which, None any), see `parquet.records`; anything else is JSON Lines. What cannot be cut is yielded
+    A name that ends in ``.json`` is one document, which is held in memory as text, or, where other values follow the
+    first on lines of their own, JSON Lines all the same; ``.parquet`` is one of our tables (``table`` says which, None
+    any), see `parquet.records`; anything else is JSON Lines. What cannot be cut is yielded
     whole, so that whoever parses it says what is wrong with it. ``feed`` gets every byte of the file in order.
     """
     if is_parquet(path):
@@ -53,6 +54,10 @@ def _document(path: Path, feed: Callable[[bytes], object] | None) -> Iterator[js
     at = _past_space(text, 0)
     if at == len(text):
         return
+    if _is_lines(text, at):
+        del text
+        yield from jsonl.read_lines(path)
+        return
     line, offset, seen = 1, skip, 0  # of the character at ``seen``
     is_array = text[at] == "["
     at = _past_space(text, at + 1) if is_array else at
@@ -60,14 +65,16 @@ def _document(path: Path, feed: Callable[[bytes], object] | None) -> Iterator[js
         line += text.count("\n", seen, at)
         offset += len(text[seen:at].encode())
         seen = at
-        try:
-            end = _DECODER.raw_decode(text, at)[1] if is_array else len(text.rstrip())
-        except (ValueError, RecursionError):  # the rest cannot be cut
-            end = len(text)
+        end, last = len(text.rstrip()), not is_array
+        if is_array:
+            try:
+                end = _DECODER.raw_decode(text, at)[1]
+            except (ValueError, RecursionError):  # the rest cannot be cut
+                last = True
         yield jsonl.Line(line, offset, text[at:end].encode(), True)
-        at = _past_space(text, end)
-        if not is_array:
+        if last:
             return
+        at = _past_space(text, end)
         if at < len(text) and text[at] == "," and not text.startswith("]", after := _past_space(text, at + 1)):
             at = after
         elif at < len(text) and text[at] != "]":  # what stands there is no record
@@ -76,6 +83,18 @@ def _document(path: Path, feed: Callable[[bytes], object] | None) -> Iterator[js
         line += text.count("\n", seen, at)
         rest = text[at:].encode()  # empty when the array never ends: no JSON, either
         yield jsonl.Line(line, offset + len(text[seen:at].encode()), rest, bool(rest))
+
+
+def _is_lines(text: str, at: int) -> bool:
+    """Whether something stands on a later line than the whole JSON object at ``at``."""
+    if text[at] != "{":
+        return False
+    try:
+        end = _DECODER.raw_decode(text, at)[1]
+    except (ValueError, RecursionError):
+        return False
+    after = _past_space(text, end)
+    return after < len(text) and "\n" in text[end:after]
 
 
 def _past_space(text: str, at: int) -> int:

@@ -56,7 +56,7 @@ def states(records: list[Record], context: Context) -> Iterator[ImportedState | 
     episode = {"episode_id": episode_id, "messages": messages, "metadata": metadata}
     for turn, walked in enumerate(openai_messages.states(episode, context)):
         for position in rows.get(turn, ()):
-            yield _of_row(records[position], position, walked, longest, context)
+            yield _of_row(records, position, position == rows[turn][0], walked, longest, context)
         if turn not in rows:
             yield _missing(episode_id, turn, rows)
     for turn in range(len(first), longest["metadata"].get("num_turns_in_trajectory") or 0):
@@ -139,16 +139,19 @@ def _problem(record: Record) -> tuple[str, str, str] | None:
 
 
 def _of_row(
-    record: Record, position: int, walked: ImportedState | InvalidTurn, longest: Record, context: Context
-) -> ImportedState | InvalidTurn:
-    """The state of one row; ``walked`` is what the episode's conversation gives for its turn."""
-    place = "$.metadata.images[0]"
+    records: Sequence[Record], position: int, is_first: bool, walked: ImportedState | InvalidTurn, longest: Record,
+    context: Context,
+) -> ImportedState | InvalidTurn:  # fmt: skip
+    """The state of one row; ``walked`` is what the episode's conversation gives for its turn, with the picture of the
+    first of its rows."""
+    record, place, image = records[position], "$.metadata.images[0]", None
     row = walked.row if isinstance(walked, ImportedState) else {"state_id": walked.state_id}
     problem = _problem(record) or _other_conversation(record, longest)
-    image = None
     if problem is None:
         if isinstance(walked, InvalidTurn):
             problem = walked.reason, place, walked.message
+        elif is_first:
+            image = walked.image
         else:
             try:
                 image = read_picture(record["metadata"]["images"][0], context.folder)
