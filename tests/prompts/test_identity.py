@@ -48,6 +48,7 @@ def test_the_hashes_of_the_builtin_prompts_are_pinned() -> None:
     pinned = {
         "selection/1": "20aec18d236f36ebd43b372d1d1f719d9fa15283393cf0b8e62a34f418744c79",
         "scalar/1": "8c9adb32335bda51878752a92febc34de1bcbc5d0e6c9c14b9f0fb1e0976639d",
+        "trajectory/1": "2082335f4736f0f0f5042b0578e62122e1562fafc78d8c0e2234e40bd6240287",
     }
     assert {name: load_prompt(name, PromptOptions()).sha256 for name in pinned} == pinned
 

@@ -52,11 +52,11 @@ def test_every_line_break_nests(line_break: str) -> None:
 
 
 def test_builtin_templates_are_whole() -> None:
-    assert prompt_ids() == ["scalar/1", "selection/1"]
-    assert set(builtin("scalar/1").fragments) == set(builtin("selection/1").fragments)
+    assert prompt_ids() == ["scalar/1", "selection/1", "trajectory/1"]
+    assert len({frozenset(builtin(name).fragments) for name in prompt_ids()}) == 1
     with pytest.raises(UsageError, match=r"did you mean selection/1\?"):
         load_prompt("selction/1", PromptOptions())
-    with pytest.raises(UsageError, match="known: scalar/1, selection/1"):
+    with pytest.raises(UsageError, match="known: scalar/1, selection/1, trajectory/1"):
         load_prompt("../../secret", PromptOptions())
 
 
