@@ -76,7 +76,7 @@ def run_guide(page: str, folder: Path, languages: str) -> None:
 
 
 def test_the_guide_runs(tmp_path: Path) -> None:
-    run_guide("registry.md", tmp_path, "sh sh sh python python sh sh sh sh sh sh sh python")
+    run_guide("registry.md", tmp_path, "sh sh sh sh python python sh sh sh sh sh sh sh python")
 
 
 def test_the_publishing_guide_runs(tmp_path: Path) -> None:
