@@ -262,8 +262,10 @@ class _Reader:
             named = ", ".join(sorted(name or "one that is not named" for name in judged))
             message = f"have several teachers ({named}); write labels: {{teacher: NAME}}"
             self.issue(f"{where}.sources", f"{message} or labels: {{rule: majority}}")
+        held = {kind for source in sources for kind in source.yields}
+        counted = set(tables) | ({"candidate_scores"} & held)  # scores are counted, too, and are no table
         for table in data.get("gates", {}).get("max_excluded", {}):
-            if table not in tables:
+            if table not in counted:
                 self.issue(f"{where}.gates.max_excluded.{table}", "is no table of this dataset")
         images = {t: o.get("images", "embed") for t, o in tables.items() if _has_images(t)}
         if "reference" in images.values() and images.get("states") != "embed":

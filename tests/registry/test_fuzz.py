@@ -55,9 +55,15 @@ datasets:
         on_invalid: exclude
         on_conflict: quarantine
       - {kind: teacher_labels, format: first_release, path: l.jsonl, teacher: "t é"}
+      - {kind: candidate_scores, format: molmoweb, path: s.jsonl, dialect: function, space: pixel, score_source: prm}
+      - {kind: bench_items, format: webprmbench, path: b.jsonl}
+      - {kind: reviews, format: review, path: r.jsonl}
     redact: [secrets, addresses]
-    split: {validation: 0.1, seed: 42, isolate_screenshots: true}
-    labels: {teacher: "t é", rule: first}
+    split: {validation: 0.1, seed: 42, isolate_screenshots: true, rule: task_group}
+    labels: {teacher: "t é", rule: first, conflicting: quarantine}
+    tokens: {processor: processor, max_tokens: 4096}
+    benchmarks:
+      - {name: A bench, path: bench.txt, near: 0.7}
     shards: 8
     tables:
       states: {images: embed}
@@ -76,10 +82,28 @@ datasets:
         images: reference
         rules: {near_coordinates: drop, coordinate_only: keep, scroll_amount: quarantine, wait_duration: drop,
           done_vs_done: quarantine, unparsed: drop}
+        origins: [selection, scores]
+        max_pairs_per_state: 4
+        scores: {min_gap: 0.05, choose: extreme, budget: selection}
+        negatives: {corrupted: 1, cross_task: 1}
+        trajectories:
+          prompt: trajectory/1
+          options: {history_window: 20, observation: text}
+          min_gap: 0.5
+          max_pairs_per_task: 4
+      pointwise_scores: {prompt: scalar/1, options: {history_window: 0}, images: reference}
+      actor_sft: {selected_by: teacher, quality_floor: 0.5, random_control: true, images: reference}
+      reserve: {images: reference}
+      bench_items: {images: embed}
     gates:
       leakage: warn
       secrets: error
-      max_excluded: {states: 1, candidate_sets: 0.5, teacher_labels: 0.5, selection_sft: 0.25, bt_pairs: 0}
+      benchmark_tasks: error
+      near_tasks: warn
+      screenshots: warn
+      conflicting_picks: warn
+      max_excluded: {states: 1, candidate_sets: 0.5, teacher_labels: 0.5, selection_sft: 0.25, bt_pairs: 0,
+        candidate_scores: 0.5, pointwise_scores: 1, actor_sft: 0.5, bench_items: 0}
 models:
   - {name: arm, version: "1.0.0", recipe: recipes/arm.yaml}
 """
@@ -305,6 +329,11 @@ def folder() -> Iterator[Path]:
             "e/b.jsonl",
             "c.jsonl",
             "l.jsonl",
+            "s.jsonl",
+            "b.jsonl",
+            "r.jsonl",
+            "bench.txt",
+            "processor/tokenizer.json",
             "data/episodes.jsonl",
             "data/candidates.jsonl",
             "data/labels.jsonl",
