@@ -139,6 +139,15 @@ def test_a_label_that_is_not_ok_is_none(toy: Toy) -> None:
     assert len(built.rows("selection_sft")) == 1
 
 
+def test_a_pick_outside_the_set_is_an_outcome(toy: Toy) -> None:
+    built = build(toy, [state(toy, 7)], [drawn(7, "click(1, 2)", "noop()")], [label(7, 2)])
+    row = built.row("teacher_labels")
+    assert (row["status"], row["selected_index"]) == ("out_of_range", None)
+    assert json.loads(row["source_record_json"])["selected_orig_idx"] == 2
+    assert built.excluded("selection_sft") == {"out_of_range": ["7#d0|-|-|0"]}
+    assert built.balanced()
+
+
 PLANTED: list[tuple[str, Record, str, str]] = [
     # file, change of a record, place, message
     (

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from action_reward_models.builders import redact
 from action_reward_models.builders.importers.containers import records
-from action_reward_models.builders.spec import SourceSpec
+from action_reward_models.builders.spec import DEFAULT_RULES, SourceSpec
 from action_reward_models.registry import Registry
 from action_reward_models.registry.sources.store import Store
 from action_reward_models.schemas.errors import ArmError
@@ -86,6 +86,21 @@ def test_training_rows_of_the_example_are_taken_as_they_are(toy: Toy, example: B
         assert after == before
     lines = tuple(table(kind, as_lines(example, kind, toy.folder)) for kind in READY)
     assert toy.build(sources=lines, **changes).digests == built.digests
+
+
+def test_the_recorded_relation_is_held_against_the_rules(toy: Toy, example: Build) -> None:
+    """It was found with the elements of the page, which the pair alone does not have."""
+    source = table("bt_pairs", as_files(example, "bt_pairs"))
+    rules = {**DEFAULT_RULES, "coordinate_only": "quarantine"}
+    built = toy.build(
+        sources=(source,), tables=("bt_pairs",), images={"bt_pairs": "embed"}, selection=None, pairs=None,
+        ready_rules=rules,
+    )  # fmt: skip
+    assert built.balanced()
+    apart = [row["pair_id"] for row in example.rows("bt_pairs", relation="coordinate_only")]
+    assert built.excluded("bt_pairs") == {"coordinate_only": sorted(apart)}
+    assert len(apart) > 20
+    assert len(built.rows("bt_pairs")) == len(example.rows("bt_pairs")) - len(apart)
 
 
 def test_training_rows_of_a_version_are_the_same_lines(toy: Toy, example: Build) -> None:
