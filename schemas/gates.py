@@ -86,7 +86,7 @@ def _of_level(identity: Mapping[str, Any], level: str) -> Iterator[Violation]:
         ("conflicting_picks", _conflicts, "or labels: {conflicting: quarantine}"),
     ):
         if _level(identity, gate) == level:
-            yield from (Violation(f"$.gates.{gate}", message, "warn", comment) for message in judge(audits))
+            yield from (Violation(f"$.gates.{gate}", message, "warn", comment) for message in judge(identity, audits))
 
 
 def _leaks(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[Violation]:
@@ -95,7 +95,7 @@ def _leaks(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[V
         if crossing:
             message = f"{table}: {crossing} prompts with their pictures stand in both splits"
             yield Violation("$.gates.leakage", message, "warn", comment)
-    for table, facts in _rows(audits):
+    for table, facts in _rows(identity, audits):
         found = [
             f"{facts[fact]['both']} of {facts[fact]['validation']} {fact}s"
             for fact in ("state", "episode", "task")
@@ -106,13 +106,14 @@ def _leaks(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[V
             yield Violation("$.gates.leakage", message, "warn", comment)
 
 
-def _rows(audits: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The overlaps that a model would profit from: those of training rows, or of states if there are no such rows."""
+def _rows(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The overlaps that a model would profit from: of training rows, or of states in a dataset without such tables."""
+    trained = set(identity.get("tables", ())) - {"states", "candidate_sets", "teacher_labels", "exclusions"}
     overlap: Mapping[str, Any] = audits.get("overlap", {})
-    return [(table, facts) for table, facts in overlap.items() if table != "states" or len(overlap) == 1]
+    return [(table, facts) for table, facts in overlap.items() if table != "states" or not trained]
 
 
-def _benchmarks(audits: Mapping[str, Any]) -> Iterator[str]:
+def _benchmarks(_: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[str]:
     for found in audits.get("benchmarks", ()):
         ways = [f"{how} {found[how]}" for how in ("exact", "normalised", "near") if found[how]]
         if ways:
@@ -122,7 +123,7 @@ def _benchmarks(audits: Mapping[str, Any]) -> Iterator[str]:
             yield f"{found['name']} has tasks of ours ({', '.join(ways)}; {states} states), {such}"
 
 
-def _near_tasks(audits: Mapping[str, Any]) -> Iterator[str]:
+def _near_tasks(_: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[str]:
     found = audits.get("near_tasks")
     if found and found["near"]:
         first = found["named"][0]
@@ -130,14 +131,14 @@ def _near_tasks(audits: Mapping[str, Any]) -> Iterator[str]:
         yield f"{found['near']} of {found['validation']} tasks of validation are nearly tasks of train, {such}"
 
 
-def _screenshots(audits: Mapping[str, Any]) -> Iterator[str]:
-    for table, facts in _rows(audits):
+def _screenshots(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[str]:
+    for table, facts in _rows(identity, audits):
         if (found := facts.get("screenshot")) and (found["both"] or found["near"]):
             what = f"{found['both']} equal, {found['near']} nearly equal"
             yield f"{table}: of {found['validation']} screenshots of validation, train has {what}"
 
 
-def _conflicts(audits: Mapping[str, Any]) -> Iterator[str]:
+def _conflicts(_: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[str]:
     found = audits.get("conflicting_picks")
     if found and found["labels"] and found["handling"] == "keep":
         first = found["named"][0]

@@ -27,6 +27,8 @@ def add_draws(counts: Counts, draws: Sequence[tuple[frozenset[str], str]]) -> No
 
 def add_repeats(counts: Counts, labels: Sequence[Row], parsed: Sequence[Parsed], view: View) -> None:
     """The labels of one set: pairs of picks of one teacher that was asked with one prompt."""
+    if len(labels) < 2:
+        return
     asked: dict[tuple[Any, ...], list[int]] = {}
     for label in labels:
         if label["status"] == "ok":

@@ -41,13 +41,14 @@ def outcomes(
 
 
 def _measured(texts: Sequence[str], task: str) -> tuple[list[float], list[int]]:
-    """Of each text the Jaccard similarity of its words to the task's, which favours no long text, and the length."""
+    """Of each text how many of the task's words it has, of all words of both, so that none wins by being long; and its
+    length."""
     asked = words(task)
     overlap = []
     parts = _plain("\0".join(texts)).split(b"\0")
     if len(parts) != len(texts):  # one of them holds a NUL
         parts = [_plain(text.replace("\0", " ")) for text in texts]
-    for found in map(set, map(bytes.split, parts)):
+    for found in map(bytes.split, parts):
         both = len(asked.intersection(found))
         overlap.append(both / (len(found) + len(asked) - both) if both else 0.0)
     return overlap, list(map(len, texts))

@@ -12,11 +12,12 @@ from .counts import Counts, Json, share
 def add_set(counts: Counts, parsed: Sequence[Parsed], view: View) -> None:
     """One candidate set: are there two actions, and two that differ by more than a near point?"""
     counts["choice", "sets"] += 1
-    distinct = list({p.key: p for p in parsed}.values())
-    if len(distinct) < 2:
+    first, others = parsed[0], [p for p in parsed if p.key != parsed[0].key]
+    if not others:
         counts["choice", "one_action"] += 1
-    elif all(_near(a, b, view) for a, b in combinations(distinct, 2)):
-        counts["choice", "near_only"] += 1
+    elif all(_near(first, p, view) for p in others):  # which it rarely is
+        pairs = combinations({p.key: p for p in others}.values(), 2)
+        counts["choice", "near_only"] += all(_near(a, b, view) for a, b in pairs)
 
 
 def equivalents(parsed: Sequence[Parsed], picked: int, view: View) -> str:

@@ -10,6 +10,7 @@ from ...schemas.actions import Parsed
 from .counts import NAMED, Counts, Json, part, rounded, tree
 
 Row = Mapping[str, Any]
+_COLUMNS = (("prompt", "completion"), ("prompt", "chosen", "rejected"))  # of other tables, of bt_pairs
 
 
 class Distributions:
@@ -19,7 +20,7 @@ class Distributions:
         self._lengths: dict[str, Counter[int]] = {}  # in characters, exactly
         self._verbs: dict[str, Counter[str]] = {"candidates": Counter(), "picks": Counter()}
         self._pair_types: Counter[tuple[str, str]] = Counter()
-        self._prompt: tuple[Any, int] = (None, 0)  # the last one and its length: pairs of a label share it
+        self._last: dict[str, tuple[Any, int]] = {}  # messages and their length, by column
 
     def candidates(self, responses: Iterable[str], parsed: Sequence[Parsed]) -> None:
         self._of("candidate").update(map(len, responses))
@@ -29,16 +30,14 @@ class Distributions:
         self._verbs["picks"][_verb(picked)] += 1
 
     def row(self, table: str, row: Row) -> None:
-        prompt = row["prompt"]
-        if prompt is not self._prompt[0]:
-            self._prompt = prompt, _characters(prompt)
-        self._of(f"{table}.prompt")[self._prompt[1]] += 1
+        for column in _COLUMNS[table == "bt_pairs"]:
+            if (messages := row.get(column)) is not None:
+                last = self._last.get(column)  # pairs of a label share the prompt and the chosen side
+                if last is None or messages is not last[0]:
+                    last = self._last[column] = messages, _characters(messages)
+                self._of(f"{table}.{column}")[last[1]] += 1
         if table == "bt_pairs":
-            self._of("bt_pairs.chosen")[_characters(row["chosen"])] += 1
-            self._of("bt_pairs.rejected")[_characters(row["rejected"])] += 1
             self._pair_types[row["split"], row["pair_type"]] += 1
-        elif reply := row.get("completion"):
-            self._of(f"{table}.completion")[_characters(reply)] += 1
 
     def counts(self) -> Counts:
         made: Counts = Counter()

@@ -37,7 +37,7 @@ class Audits:
         self._refused: set[str] = set()  # screenshots without a look
         self._named: list[list[str]] = []  # contradicting labels
         self._outcomes: dict[str, str] = {}  # by label whose row is not written yet
-        # Hosts whose screenshots may resemble one of validation, None for all: a look costs as much as a decoded picture.
+        # Hosts whose screenshots may resemble one of validation, None for all: a look costs a decoded picture.
         self.hosts: frozenset[str | None] | None = None
         self._compared = spec.split.validation > 0 or "bench_items" in spec.tables  # else pictures meet no others
         selection = spec.selection
