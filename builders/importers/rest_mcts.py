@@ -32,6 +32,7 @@ Record = dict[str, Any]
 _PROBLEM = ("content", "question", "problem")
 _READ_KEYS = {"root", "tree", "nodes", *_PROBLEM}
 _TOLERANCE = 1e-6  # of a value that was computed in floats
+_LARGEST = 1e9  # of numbers that are computed with
 
 
 def items(record: Record, context: Context) -> Iterator[Imported]:
@@ -101,9 +102,8 @@ def _state(node: Node, tree_id: str, problem: str) -> Record:
 
 def _text(node: Node, path: list[Node], problem: str) -> str:
     """The solution so far: as recorded, without the problem if it begins with it."""
-    recorded = node.record.get("y")
-    if isinstance(recorded, str) and recorded:
-        return recorded.removeprefix(problem).strip()
+    if node.so_far:
+        return node.so_far.removeprefix(problem).strip()
     root = path[0].parent if path else node
     assert root is not None
     return "".join([root.text, *(step.text for step in path)]).strip()
@@ -133,7 +133,7 @@ def _candidates(node: Node, state_id: str, context: Context) -> Iterator[Importe
         value = child.record.get("V")
         scores.append(float(value) if _is_number(value) and 0 <= value <= 1 else None)
         if scores[-1] is None and value is not None:
-            message = f"is {str(value)[:60]}, not a number from 0 to 1"
+            message = f"is {canonical_json(value)[:60]}, not a number from 0 to 1"
             score_id = f"{set_id}|{index}"
             yield InvalidTurn(score_id, "invalid_record", f"{child.where}.V", message, kind="candidate_scores")
     if any(score is not None for score in scores):
@@ -149,9 +149,9 @@ def _candidates(node: Node, state_id: str, context: Context) -> Iterator[Importe
 def _rest(node: Node) -> Record:
     """What a search noted of a node besides its place, its text and its value."""
     rest = {name: value for name, value in node.record.items() if name not in PLACED}
-    before = "" if node.parent is None else node.parent.record.get("y") or node.parent.text
-    if "y" in node.record and node.record["y"] != before + node.text:
-        rest["y"] = node.record["y"]
+    before = "" if node.parent is None else node.parent.so_far or node.parent.text
+    if node.so_far and node.so_far != before + node.text:
+        rest["y"] = node.so_far
     return rest
 
 
@@ -175,11 +175,11 @@ def _other_values(root: Node) -> Iterator[Remark]:
 
 
 def _number(value: Any, otherwise: float) -> float:
-    return float(value) if _is_number(value) else otherwise
+    return value if _is_number(value) else otherwise
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:
-    return type(value) in (int, float)
+    return type(value) in (int, float) and abs(value) < _LARGEST
 
 
 def ids(record: Record) -> Record:

@@ -58,6 +58,11 @@ class Node:
             node = node.parent
         return "".join(reversed(places))
 
+    @property
+    def so_far(self) -> str | None:
+        """The text so far as recorded; None without one."""
+        return self.record.get("y") or None
+
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first, children in their order."""
         waiting = [self]
@@ -82,7 +87,7 @@ def tree_of(record: Record) -> tuple[Node, Faults]:
 
 def _nested(raw: Record, where: str) -> tuple[Node, Faults]:
     faults: Faults = []
-    root = Node(raw, _root_text(raw), where, None)
+    root = _root(raw, where)
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -106,9 +111,12 @@ def _nested(raw: Record, where: str) -> tuple[Node, Faults]:
     return root, faults
 
 
-def _root_text(raw: Record) -> str:
-    text = raw.get("pcd") or raw.get("y") or ""
-    return text if isinstance(text, str) else ""
+def _root(raw: Record, where: str) -> Node:
+    """The root without its children. Raises FaultyTree for one whose text is none."""
+    for name in ("pcd", "y"):
+        if not isinstance(raw.get(name), str | None):
+            raise FaultyTree(f"{where}.{name}", f"is {type(raw[name]).__name__}, not a text")
+    return Node(raw, raw.get("pcd") or raw.get("y") or "", where, None)
 
 
 def _wrong(child: Record, text: Any, key: str | None, parent: Node) -> str | None:
@@ -117,12 +125,14 @@ def _wrong(child: Record, text: Any, key: str | None, parent: Node) -> str | Non
         return "has no step (pcd)"
     if key is not None and key != text and not key.isdecimal():
         return f"stands under another step ({key[:60]!r}) than its own ({text[:60]!r})"
-    so_far, before = child.get("y"), parent.record.get("y")
-    if not isinstance(so_far, str) or not so_far:  # not recorded
+    so_far, before = child.get("y"), parent.so_far
+    if not so_far:  # not recorded
         return None
+    if not isinstance(so_far, str):
+        return "has a text so far (y) that is no text"
     if not so_far.rstrip().endswith(text.strip()):
         return "has a text so far (y) that does not end with its step (pcd)"
-    if isinstance(before, str) and not so_far.startswith(before.rstrip()):
+    if before and not so_far.startswith(before.rstrip()):
         return "has a text so far (y) that does not begin with its parent's"
     return None
 
@@ -146,7 +156,7 @@ def _listed(nodes: list[Record]) -> tuple[Node, Faults]:
             "$.nodes", f"has {len(roots)} nodes without a parent, not one root" + (f": {places}" if places else "")
         )
     root = roots[0]
-    root.text = _root_text(root.record)
+    root.text = _root(root.record, str(root.place)).text
     below: dict[str | int, list[Node]] = {}
     for node in by_id.values():
         parent = node.record.get("parent")

@@ -287,6 +287,9 @@ def test_every_planted_fault_is_named_in_one_build(toy: Toy) -> None:
         changed("end", y="Step 1: something else."),
         odd,
         changed("children", children=3),
+        changed("so far", y=["Step 1: 1 * 3 = 3."]),
+        changed("huge", V=10**300),
+        tree("root", root={**tree()["root"], "y": 5}),
         {"id": "bare", "content": PROBLEM, "root": node("", 0.0)},
         {"id": "numbers", "content": 5, "root": node("", 0.0)},
     ]
@@ -295,19 +298,22 @@ def test_every_planted_fault_is_named_in_one_build(toy: Toy) -> None:
         build(toy, *records, name="trees.jsonl")
     assert [str(issue) for issue in caught.value.issues] == [
         f"trees.jsonl:2 {second}.V is 1.5, not a number from 0 to 1",
-        f"trees.jsonl:3 {second}.V is 0.5, not a number from 0 to 1",
+        f'trees.jsonl:3 {second}.V is "0.5", not a number from 0 to 1',
         f"trees.jsonl:4 {second} stands under another step ('Step 1: 1 * 3 = 3.\\n') than its own ('Step 1: other.')",
         f"trees.jsonl:5 {second} has a text so far (y) that does not end with its step (pcd)",
         "trees.jsonl:6 $.root.children[3] is a str, not a node",
         f"trees.jsonl:7 {second}.children is int, neither an object nor a list",
-        "trees.jsonl:8 $.root has no children: nothing was searched",
-        "trees.jsonl:9 $.content is 5, not a string or null",
+        f"trees.jsonl:8 {second} has a text so far (y) that is no text",
+        f"trees.jsonl:9 {second}.V is 1{'0' * 59}, not a number from 0 to 1",
+        "trees.jsonl:10 $.root.y is int, not a text",
+        "trees.jsonl:11 $.root has no children: nothing was searched",
+        "trees.jsonl:12 $.content is 5, not a string or null",
     ]
     built = build(toy, *records, name="trees.jsonl", on_invalid="exclude")
     ledger = built.identity["ledger"]
-    assert (ledger["states"]["in"], ledger["states"]["out"]) == (2 * 7 + 2, 2 * 7)
-    assert ledger["candidate_sets"]["excluded"] == {"invalid_record": 4}
-    assert ledger["candidate_scores"]["excluded"] == {"invalid_record": 2}
+    assert (ledger["states"]["in"], ledger["states"]["out"]) == (2 * 9 + 3, 2 * 9)
+    assert ledger["candidate_sets"]["excluded"] == {"invalid_record": 5}
+    assert ledger["candidate_scores"]["excluded"] == {"invalid_record": 3}
     assert built.excluded("pointwise_scores")["unscored"]
     assert built.balanced()
 
