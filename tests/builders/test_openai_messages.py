@@ -319,6 +319,7 @@ def test_elements_are_found_from_points_per_thousand(toy: Toy) -> None:
         ({}, None), (None, None), ({"success": None, "reward": None}, None),
         ({"success": True, "reward": 0}, 1.0), ({"success": False, "reward": 1}, 0.0),
         ({"reward": 0.25}, 0.25), ({"reward": 1}, 1.0), ({"reward": -1}, None), ({"reward": 7}, None),
+        ({"reward": {"format": 1.0, "judge": 1.0}}, None),
     ],
 )  # fmt: skip
 def test_outcome(toy: Toy, metadata: Record | None, outcome: float | None) -> None:
