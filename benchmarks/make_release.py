@@ -124,10 +124,11 @@ class Release:
             yield self.candidate_set(state, draw)
 
     def conflicts(self) -> list[tuple[int, int]]:
-        """(state, draw) of the repeated ids, over few states."""
+        """(state, draw) of the repeated ids, over few states: 11, or as many as have that many draws."""
         found = []
+        states = max(11, -(-self.sizes.conflicts // 16))
         for number in range(self.sizes.conflicts):
-            state, draw = number % 11, number // 11
+            state, draw = number % states, number // states
             assert draw < self.draws[state], "more conflicts than draws"
             found.append((state, draw))
         return found

@@ -110,7 +110,9 @@ class _File:
         self._waiting = self._group = self._expanded = 0  # bytes of the rows, of the row group, of the file
 
     def add(self, row: Row, size: int, digest: bytes) -> None:
-        grown = size + sum(len(self._target.blobs[p]) for column in self._pictures for p in _listed(row[column]))
+        grown = size
+        for column in self._pictures:
+            grown += sum(len(self._target.blobs[picture]) for picture in _listed(row[column]))
         if self._group and self._group + grown > ROW_GROUP_BYTES:
             self._write_group()
         self._rows.append(row)
