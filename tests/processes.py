@@ -135,18 +135,27 @@ def close() -> None:
 
 def arm(words: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run the command with these arguments to its end."""
+    return _to_its_end(server(ARM), _ARM_CODE, ["arm", *words, server(STOCK).path], cwd, env)
+
+
+def python(code: str, *words: str, cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run ``python -c CODE WORDS`` to its end."""
+    return _to_its_end(server(STOCK), f"import sys; sys.path.insert(0, '')\n{code}", ["-c", *words], cwd, env)
+
+
+def _to_its_end(
+    server: Address, code: str, words: Sequence[str], cwd: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as out,
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as err,
         open(os.devnull) as nothing,  # noqa: PTH123
     ):
         streams = (nothing.fileno(), out.fileno(), err.fileno())
-        status = (
-            server(ARM).fork(_ARM_CODE, ["arm", *words, server(STOCK).path], env=env, cwd=cwd, streams=streams).wait()
-        )
+        status = server.fork(code, words, env=env, cwd=cwd, streams=streams).wait()
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess(["arm", *words], status, out.read(), err.read())
+        return subprocess.CompletedProcess(list(words), status, out.read(), err.read())
 
 
 class Popen:
@@ -220,6 +229,9 @@ def _run(connection: socket.socket) -> None:
         for stream in streams:
             os.close(stream)
         connection.sendall(b"%d\n" % pid)
+        ended = os.pidfd_open(pid)
+        if ended not in select.select([ended, connection.fileno()], [], [])[0]:  # who asked is gone: it was killed
+            os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         with suppress(BrokenPipeError):
             connection.sendall(b"%d\n" % status)

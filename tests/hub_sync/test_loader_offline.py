@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from action_reward_models.tests import processes
 
 if TYPE_CHECKING:
     from tests.hub_sync.conftest import Publisher, Running
@@ -54,10 +53,7 @@ class Client:
     def run(self, code: str, *words: str, offline: bool = False, **more: str) -> str:
         how = {"HF_HUB_OFFLINE": "1"} if offline else {"HF_TOKEN": self.running.token}
         env = self.running.env(self.folder / "home", **{**how, **more})
-        command = [sys.executable, "-c", code, *words]
-        done = subprocess.run(
-            command, cwd=self.folder, env=env, capture_output=True, text=True, check=False, timeout=120
-        )
+        done = processes.python(code, *words, cwd=self.folder, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

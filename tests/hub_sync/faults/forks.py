@@ -1,4 +1,5 @@
-"""Publishers that can be killed: a process that has imported everything forks one `arm push` after another.
+"""Publishers that can be killed: a process that has imported everything forks one `arm push` after another. What
+they publish is read back by forks, too (`tests.processes`).
 
 As a process it reads lines ``{"words": [...], "env": {...}, "output": FILE, "errors": FILE}`` and answers each with
 two lines: the new process's id, then its exit status once it has ended. It never starts a thread: what is forked is
@@ -23,6 +24,8 @@ from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
+
+from action_reward_models.tests import processes
 
 WAITS_S = (0.02, 0.05, 0.1, 0.2, 0.4)  # between tries, where a person's publisher waits up to 8 s
 
@@ -51,7 +54,8 @@ class Forks:
         (folder / "tmp").mkdir(parents=True)  # killed processes leave their temporary files
         self._folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            [sys.executable, __file__, processes.server(processes.STOCK).path], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, bufsize=1,
             env={**kept, **quiet, **mode, "TMPDIR": str(folder / "tmp")},
         )  # fmt: skip
         assert self._process.stdin
@@ -150,6 +154,7 @@ def serve() -> None:
     """What the process does."""
     for name in (*(f"action_reward_models.{own}" for own in _IMPORTED), *_FOREIGN):
         importlib.import_module(name)
+    processes.know(sys.argv[1])
     for module in ("hub", "commit", "publish"):
         vars(sys.modules[f"action_reward_models.hub_sync.{module}"])["WAITS_S"] = WAITS_S
     # The client waits on its own, too: 1 s, 2 s, ...

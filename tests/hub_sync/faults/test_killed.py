@@ -96,7 +96,7 @@ def test_killed_up_to_the_commit_and_at_the_tag(running: Running, built: Path, p
     committed, tagged = position(requests, "POST", "/commit/"), position(requests, "POST", "/tag/")
     assert tagged == len(requests)
     reading = range(committed + 1, tagged, (tagged - committed) // 2)
-    cases = [("stop_after" if number % 2 else "stop", number) for number in range(1, committed, 3)]
+    cases = [("stop_after" if number % 2 else "stop", number) for number in range(1, committed, 5)]
     cases += [(kind, number) for number in (committed, tagged) for kind in ("stop", "stop_after")]
     all_killed([scene] * pool.size, pool, [*cases, *(("stop", number) for number in reading)])
 
