@@ -76,14 +76,18 @@ def command(
     say can be declared: it holds for every source of PATH that it means something for. A registry.yaml that is there
     is never overwritten.
     """
-    from ..registry import importing
-    from ..schemas.errors import ArmError
+    from ..registry import Registry, importing
+    from ..schemas.errors import ArmError, UsageError
 
     folder = out or (path if path.is_dir() else path.parent)
     target = folder / "registry.yaml"
     if target.exists():
         raise ArmError(
             "is there already and is not overwritten", where=str(target), next_command="--out ANOTHER-FOLDER"
+        )
+    if (folder / "manifest.json").is_file():
+        raise UsageError(
+            "is a built directory, which holds nothing else", where=str(folder), next_command="--out FOLDER"
         )
     sampling = {name.replace("-", "_"): constants.pop(name.replace("-", "_")) for name, _, _ in _SAMPLING}
     given = {**constants, "sampling": {name: value for name, value in sampling.items() if value is not None}}
@@ -95,9 +99,15 @@ def command(
     folder.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as file:
         file.write(text.encode())
+    try:
+        Registry.load(target)
+    except ArmError:  # of a constant that no registry can hold, such as a name with a line end
+        target.unlink()
+        raise
     if as_json:
         output.data({"registry": str(target), **report.to_json()})
         return
     import_report.show(report)
     output.note(f"wrote {target}")
-    output.note(f"next: arm build {target}")
+    stops = (on_invalid == "error" and report.broken) or (on_conflict == "error" and report.contested)
+    output.note(f"next: arm {'validate' if stops else 'build'} {target}")

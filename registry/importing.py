@@ -43,7 +43,7 @@ def look(
     """
     _known(said)
     found = sniff(place, fmt, progress)
-    names = published_names((source.path for source in found.sources), target)
+    names = published_names((_real(source.path) for source in found.sources), target)
     specs = [_spec(source, found, said, names) for source in found.sources]
     _used(specs, said)
     split = SplitSpec(0.0, 0)  # nothing is split
@@ -69,12 +69,17 @@ def _spec(source: Sniffed, found: Folder, said: Said, names: Mapping[Path, str])
     return SourceSpec(
         kind=source.kind,  # type: ignore[arg-type]  # a key of IMPORTERS
         format=source.format,
-        files=((names[source.path], source.path),),
+        files=((names[_real(source.path)], _real(source.path)),),
         license=said.license,
         dialect=(said.dialect or spoken.dialect) if acts else None,
         space=(said.space or spoken.space) if acts else None,
         constants=given,
     )
+
+
+def _real(path: Path) -> Path:
+    """The path as a registry finds it: a link to a file keeps its own name."""
+    return path.parent.resolve() / path.name
 
 
 def _used(specs: list[SourceSpec], said: Said) -> None:

@@ -181,7 +181,8 @@ class _Look:
         for line in records_of(path):
             records += 1
             if not records & 1023:
-                self.progress("looking", self.done + line.offset, self.total)
+                at = min(self.done + line.offset, self.total)  # rows of Parquet are longer than their file
+                self.progress("looking", at, self.total)
             try:
                 record = jsonl.loads_line(line)
             except jsonl.JsonError:

@@ -82,6 +82,7 @@ def test_what_a_machine_reads(folder: Path) -> None:
         ("import nothing runs --out new", 1, "no format 'nothing'; there are auto, "),
         ("import auto none --out new", 2, "does not exist"),
         ("import auto runs --out new --score-source prm", 1, "score_source means nothing here"),
+        ("import auto runs --out built", 1, "is a built directory, which holds nothing else"),
         ("import auto runs --out new --temperature hot", 2, "'hot' is not a valid float"),
         ("import auto runs --out new --on-conflict ask", 2, "is not one of 'error', 'quarantine'"),
         ("export nothing taken out", 1, "no format 'nothing'; there are first_release"),
@@ -92,12 +93,28 @@ def test_what_a_machine_reads(folder: Path) -> None:
 def test_wrong_usage_writes_nothing(words: str, status: int, said: str, folder: Path) -> None:
     (folder / "taken").mkdir()
     (folder / "taken" / "registry.yaml").write_text("mine", "utf-8")
+    (folder / "built").mkdir()
+    (folder / "built" / "manifest.json").write_text("{}", "utf-8")
     done = run(*words.split())
     assert done.exit_code == status
     assert said in (done.output or str(done.exception)) + str(done.exception)
     assert not (folder / "new").exists()
     assert not (folder / "out").exists()
     assert (folder / "taken" / "registry.yaml").read_text("utf-8") == "mine"
+
+
+def test_a_constant_that_no_registry_can_hold(folder: Path) -> None:
+    done = run("import", "auto", "runs", "--out", ".", "--teacher", "me\nyou", "--workers", "1")
+    assert done.exit_code == 1
+    assert not (folder / "registry.yaml").exists()
+
+
+def test_what_stops_a_build_is_checked_next(folder: Path) -> None:
+    with (folder / "runs" / "labels.jsonl").open("ab") as file:
+        file.write(b'{"state_id": "x')
+    done = run("import", "auto", "runs", "--out", ".", "--on-invalid", "error", "--workers", "1")
+    assert "next: arm validate registry.yaml" in done.output
+    assert "not taken: 1 of runs/labels.jsonl: $ not JSON" in done.output
 
 
 def test_an_export_says_what_it_could_not_express(folder: Path) -> None:
