@@ -59,6 +59,7 @@ def command(folder: Path, source: Path | None, as_json: bool) -> None:
 
 
 def _json(path: Path, found: object) -> dict[str, object]:
+    from ..registry.files import as_text
     from ..registry.sniff import Folder
 
     if not isinstance(found, Folder):
@@ -66,10 +67,10 @@ def _json(path: Path, found: object) -> dict[str, object]:
     return {
         "registry": str(path),
         "sources": [
-            {"path": str(s.path), "kind": s.kind, "format": s.format, "records": s.records, "valid": s.valid}
+            {"path": as_text(s.path), "kind": s.kind, "format": s.format, "records": s.records, "valid": s.valid}
             for s in found.sources
         ],
-        "skipped": [{"path": str(p), "reason": why} for p, why in found.skipped],
+        "skipped": [{"path": as_text(p), "reason": why} for p, why in found.skipped],
         "speech": {
             fmt: {"dialect": spoken.dialect, "space": spoken.space, "share": spoken.share}
             for fmt, spoken in found.spoken.items()

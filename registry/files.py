@@ -103,3 +103,8 @@ def published_names(paths: Iterable[Path], folder: Path) -> dict[Path, str]:
         away = [path for path in away if path not in names]
         depth += 1
     return names
+
+
+def as_text(path: Path) -> str:
+    """``path`` for JSON, which holds nothing but text; what is none is escaped."""
+    return str(path).encode("utf-8", "backslashreplace").decode()

@@ -14,9 +14,10 @@ from ..builders.spec import READY, SourceSpec
 from ..builders.survey import Survey
 from ..schemas.errors import Issue
 from ..schemas.images import IMAGE_REASONS
+from .files import as_text
 from .sniff import Folder
 
-_PLACE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+) (?P<why>.*)", re.S)
+_LINE = re.compile(r":([0-9]+) ")
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")  # what differs between problems of one sort
 
 
@@ -134,11 +135,11 @@ def report(place: Path, found: Folder, specs: Sequence[SourceSpec], surveyed: Su
         ((name, _),) = spec.files
         items = {kind: n for (file, kind), n in sorted(tally.kinds.items()) if file == name}
         files.append(File(name, spec.kind, spec.format, records[name], items, broken[name]))
-    conflicts = tuple(_conflicts(surveyed))
+    conflicts = tuple(_conflicts(surveyed, set(records)))
     return Report(
-        place=str(place),
+        place=as_text(place),
         files=tuple(files),
-        refused=tuple((str(path), why) for path, why in found.skipped),
+        refused=tuple((as_text(path), why) for path, why in found.skipped),
         counts=_counts(surveyed, conflicts),
         temperatures=_facts(tally.facts, "temperature"),
         actors=_facts(tally.facts, "actor"),
@@ -204,14 +205,22 @@ def _speech(found: Folder, specs: Sequence[SourceSpec]) -> Iterator[Speech]:
         yield Speech(fmt, dialect, space, heard.responses, read)
 
 
-def _conflicts(surveyed: Survey) -> Iterator[Conflict]:
+def _conflicts(surveyed: Survey, names: set[str]) -> Iterator[Conflict]:
     places: dict[tuple[str, str], list[str]] = {}
     for row in surveyed.exclusions:
-        if row["reason"] == "conflicting_id" and (found := _PLACE.match(row["detail"])) and not _is_noted(row):
-            places.setdefault((row["stage"], row["source_id"]), []).append(f"{found['file']}:{found['line']}")
+        if row["reason"] == "conflicting_id" and (found := _placed(row["detail"], names)):
+            places.setdefault((row["stage"], row["source_id"]), []).append(f"{found[0]}:{found[1]}")
     for (kind, row_id), where in sorted(places.items()):
         state_id = row_id if kind == "states" else surveyed.tally.repeated.get(row_id.split("|")[0])
         yield Conflict(kind, row_id, state_id, tuple(sorted(where, key=_by_line)))
+
+
+def _placed(detail: str, names: set[str]) -> tuple[str, int, str] | None:
+    """(File, line, why) of a detail that begins with the place of a record, in one of the files ``names``."""
+    for found in _LINE.finditer(detail):
+        if detail[: found.start()] in names:
+            return detail[: found.start()], int(found[1]), detail[found.end() :]
+    return None
 
 
 def _by_line(place: str) -> tuple[str, int]:
@@ -230,9 +239,8 @@ def _not_taken(notes: Iterable[Issue], exclusions: Iterable[Row], names: set[str
     for row in exclusions:
         if _is_noted(row) or row["reason"] == "conflicting_id":
             continue
-        found = _PLACE.match(row["detail"])
-        if found and found["file"] in names:
-            issue = Issue(found["file"], int(found["line"]), "$", f"{row['source_id']}: {found['why']}")
+        if found := _placed(row["detail"], names):
+            issue = Issue(found[0], found[1], "$", f"{row['source_id']}: {found[2]}")
         else:
             issue = Issue(row["source_table"], 0, row["source_id"], row["detail"] or row["reason"])
         others.setdefault((row["stage"], row["reason"]), []).append(issue)

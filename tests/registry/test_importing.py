@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,26 @@ def test_many_files_of_one_kind_are_one_source(runs: Path) -> None:
     source = registry.dataset().sources[0]
     assert len(source.files) == 6
     assert 'path: "runs/*/episode.json"' in (runs.parent / "registry.yaml").read_text("utf-8")
+    assert registry.check(workers=1)[0] == []
+
+
+def test_names_of_files_are_anybodys(runs: Path) -> None:
+    """A name that looks like a place, and one that is no text."""
+    labels = read(runs / "labels.jsonl")
+    (runs / "labels.jsonl").unlink()
+    odd = runs / "a:1 b.jsonl"
+    write(odd, [*labels, {**labels[0], "selection": None}, labels[1]])
+    write(Path(os.fsdecode(os.fsencode(runs) + b"/\xff.jsonl")), labels)
+    report, registry = look(runs)
+    (conflict,) = report.conflicts
+    assert conflict.places == ("runs/a:1 b.jsonl:1", f"runs/a:1 b.jsonl:{len(labels) + 1}")
+    assert [(n.reason, [(p.file, p.line) for p in n.places]) for n in report.not_taken] == [
+        ("duplicate_record", [("runs/a:1 b.jsonl", len(labels) + 2)])
+    ]
+    ((path, why),) = report.refused
+    assert path.endswith("\\udcff.jsonl")
+    assert why == "its name cannot be written into a registry; rename it"
+    assert orjson.dumps(report.to_json())
     assert registry.check(workers=1)[0] == []
 
 
