@@ -20,9 +20,9 @@ from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
 from . import actors, candidate_scores, candidate_sets, collector, legacy, redact, states, teacher_labels
+from .gathering import COPIED
 from .importers import IMPORTERS, Context, RowImporter
 from .ledger import Claim, Ledger, Row
-from .partition import COPIED
 from .ready_rows import ReadyRows
 from .reviews import Reviews
 from .scene import Scene

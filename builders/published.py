@@ -1,4 +1,4 @@
-"""What lies beside the data in a dataset: the schemas of its tables, the prompts of its rows, and `load.py`, and figures."""
+"""What lies beside the data in a dataset: schemas of its tables, prompts of its rows, `load.py`, figures."""
 
 from __future__ import annotations
 

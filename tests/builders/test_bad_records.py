@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from action_reward_models.builders import partition, runner
+from action_reward_models.builders import gathering, runner
 from action_reward_models.schemas.errors import ArmError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _BAD: dict[str, list[tuple[str | bytes, str]]] = {
         (f'{{{_TURNS}, "episode_id": "a", "episode_id": "b"}}', "$ the key 'episode_id' stands twice"),
         (f'{{{_TURNS}, "metadata": {{"reward": NaN}}}}', _NO_JSON),
         (f'{{{_TURNS}, "metadata": {{"reward": 1e999}}}}', _NO_JSON),
-        (f'{{{_TURNS}, "metadata": {{"reward": "x"}}}}', '$.metadata.reward is "x", not a number or null'),
+        (f'{{{_TURNS}, "metadata": {{"reward": "x"}}}}', '$.metadata.reward is "x", not a number or an object or null'),
         (f'{{{_TURNS}, "metadata": []}}', "$.metadata is [], not an object or null"),
         (f'{{{_TURNS}, "episode_id": 7}}', "$.episode_id is 7, not a string"),
         (f'{{{_TURNS}, "episode_id": ""}}', "$.episode_id is empty"),
@@ -198,7 +198,7 @@ def test_equal_bad_lines_are_each_counted(good: Toy) -> None:
 
 def test_a_hopeless_file_stops_early(good: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of the wrong kind does not print a million lines."""
-    monkeypatch.setattr(partition, "MAX_ISSUES", 5)
+    monkeypatch.setattr(gathering, "MAX_ISSUES", 5)
     good.labels = [b"x"] * 100
     with pytest.raises(ArmError, match="at least 5 problems") as caught:
         good.build()

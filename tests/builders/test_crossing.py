@@ -146,6 +146,5 @@ def test_what_still_leaks_fails_the_gate(alike: Toy) -> None:
     spec = alike.spec(selection=PLAIN, validation=0.5, shards=16, gates=GateSpec(leakage="warn"))
     built = runner.build(spec, alike.folder / "leaky", card=lambda manifest: "", workers=1)
     leaks: dict[str, Any] = built.manifest["identity"]["statistics"]["leakage"]
-    assert list(built.warnings) == [
-        f"{t}: {n} prompts with their pictures stand in both splits" for t, n in leaks.items()
-    ]
+    found = [f"{t}: {n} prompts with their pictures stand in both splits" for t, n in leaks.items()]
+    assert set(found) <= set(built.warnings)

@@ -70,7 +70,7 @@ def test_a_state_that_cannot_be_shown_takes_all_its_scores_out(toy: Toy) -> None
 def test_neither_buckets_nor_order_decide(toy: Toy) -> None:
     for number in range(1, 7):
         _page(toy, number)
-    scores = {number: [0.1 * number, 0.5] for number in range(1, 7)}
+    scores: dict[int, list[float | None]] = {number: [0.1 * number, 0.5] for number in range(1, 7)}
     one = _build(toy, scores, shards=1)
     toy.states.reverse()
     many = _build(toy, dict(reversed(scores.items())), shards=4)
