@@ -99,11 +99,17 @@ def _places(manifest: Manifest) -> Iterator[str]:
 
 def _leaks(manifest: Manifest) -> Iterator[str]:
     leaking = {name: n for name, n in statistic(manifest, "leakage").items() if n}
-    if leaking:
-        yield (
-            f"**The splits leak.** Prompts that stand in both splits with the same pictures: "
-            f"{counted(leaking, 'prompt')}. Validation figures are too good."
-        )
+    measured: dict[str, dict[str, dict[str, int]]] = statistic(manifest, "audits").get("overlap", {})
+    known = []
+    for table, facts in sorted(measured.items()):
+        shared = [(f, facts[f]) for f in ("state", "episode", "task") if f in facts and facts[f]["both"]]
+        if shared and table != "states":
+            counts = [f"{n['both']:,} of {plural(n['validation'], fact)}" for fact, n in shared]
+            known.append(f"{listed(counts)} of {code(table)}")
+    if leaking or known:
+        prompts = f" Prompts that stand in both splits with the same pictures: {counted(leaking, 'prompt')}."
+        also = f" Of validation, train also has {'; '.join(known)}." if known else ""
+        yield f"**The splits leak.**{prompts if leaking else ''}{also} Validation figures are too good."
 
 
 def _gaps(manifest: Manifest) -> Iterator[str]:

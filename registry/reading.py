@@ -263,6 +263,13 @@ class _Reader:
             message = f"have several teachers ({named}); write labels: {{teacher: NAME}}"
             self.issue(f"{where}.sources", f"{message} or labels: {{rule: majority}}")
         held = {kind for source in sources for kind in source.yields}
+        if data["split"].get("rule") == "legacy_draws":
+            if data["split"].get("isolate_screenshots"):
+                self.issue(
+                    f"{where}.split.isolate_screenshots", "means nothing with legacy_draws, which takes no row out"
+                )
+            if "teacher_labels" not in held:
+                self.issue(f"{where}.split.rule", "draws per label, and no source holds teacher_labels")
         counted = set(tables) | ({"candidate_scores"} & held)  # scores are counted, too, and are no table
         for table in data.get("gates", {}).get("max_excluded", {}):
             if table not in counted:
