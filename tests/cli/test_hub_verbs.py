@@ -62,6 +62,14 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     assert alone.run("arm hub stop").returncode == 0
 
 
+@pytest.fixture(scope="module")
+def pushed(shell: Shell) -> Shell:
+    """With the example published, which tests only read."""
+    done = shell.run("arm push --yes")
+    assert done.returncode == 0, done.stderr
+    return shell
+
+
 def examples(command: click.Command) -> list[str]:
     lines = (command.epilog or "").splitlines()
     return [line.strip() for line in lines if line.strip().startswith("arm ")]
@@ -120,9 +128,8 @@ def test_push_asks_and_a_pipe_cannot_answer(shell: Shell) -> None:
     assert "next: arm push --repo your-name/asked --yes   # after --dry-run" in done.stderr
 
 
-def test_push_builds_what_is_declared_and_asks_for_the_version_that_fits(shell: Shell, tmp_path: Path) -> None:
-    assert shell.run("arm push --yes").returncode == 0
-    other = shell.copy(tmp_path / "copy", "seed: 42", "seed: 43")
+def test_push_builds_what_is_declared_and_asks_for_the_version_that_fits(pushed: Shell, tmp_path: Path) -> None:
+    other = pushed.copy(tmp_path / "copy", "seed: 42", "seed: 43")
     done = other.run("arm push --yes")
     assert done.returncode == 1
     assert "was built because split.seed: 42 -> 43" in done.stderr
@@ -150,10 +157,9 @@ def test_a_plan_is_a_report_on_stdout_and_says_how_it_is_applied(shell: Shell, t
     assert "nothing to do" in above.run("arm plan copy").stdout
 
 
-def test_a_plan_that_is_refused_is_shown_and_not_saved(shell: Shell, tmp_path: Path) -> None:
-    other = shell.copy(tmp_path / "copy", "seed: 42", "seed: 44")
+def test_a_plan_that_is_refused_is_shown_and_not_saved(pushed: Shell, tmp_path: Path) -> None:
+    other = pushed.copy(tmp_path / "copy", "seed: 42", "seed: 44")
     (other.folder / "plan.json").unlink(missing_ok=True)  # of another test
-    assert shell.run("arm push --yes").returncode == 0
     for line in ("arm plan --out plan.json", "arm plan --out plan.json --json", "arm apply --yes"):
         done = other.run(line)
         assert done.returncode == 1
@@ -222,10 +228,9 @@ def test_push_stops_at_secrets_unless_told(shell: Shell, tmp_path: Path) -> None
         ("arm hub serve --port 99999", 2, "99999 is not in the range"),
     ],
 )
-def test_wrong_usage(shell: Shell, line: str, status: int, said: str) -> None:
-    shell.run("arm push --yes")
+def test_wrong_usage(pushed: Shell, line: str, status: int, said: str) -> None:
     for ending in ("", " --json"):
-        done = shell.run(line + ending)
+        done = pushed.run(line + ending)
         assert done.returncode == status, done.stderr
         assert said in done.stderr
         assert "Traceback" not in done.stderr
@@ -277,10 +282,9 @@ def test_a_second_hub_of_the_same_folder_is_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", [" {} ", "{}\r\n", "{}\nx", "{}\u00e9"])
-def test_a_token_with_something_around_it_is_never_shown(shell: Shell, token: str) -> None:
-    shell.run("arm push --yes")
-    secret = shell.exported["HF_TOKEN"]
-    odd = Shell(shell.folder, {**shell.exported, "HF_TOKEN": token.format(secret)})
+def test_a_token_with_something_around_it_is_never_shown(pushed: Shell, token: str) -> None:
+    secret = pushed.exported["HF_TOKEN"]
+    odd = Shell(pushed.folder, {**pushed.exported, "HF_TOKEN": token.format(secret)})
     done = odd.run(f"arm pull {REPO} --out with-token")
     assert secret not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -300,7 +304,6 @@ def test_an_endpoint_that_is_none_is_refused_at_once(shell: Shell, endpoint: str
         assert "secret" not in done.stderr
 
 
-def test_an_endpoint_with_blanks_and_a_slash_works(shell: Shell) -> None:
-    shell.run("arm push --yes")
-    odd = Shell(shell.folder, {**shell.exported, "HF_ENDPOINT": f"{shell.exported['HF_ENDPOINT']}/"})
+def test_an_endpoint_with_blanks_and_a_slash_works(pushed: Shell) -> None:
+    odd = Shell(pushed.folder, {**pushed.exported, "HF_ENDPOINT": f"{pushed.exported['HF_ENDPOINT']}/"})
     assert odd.run(f"arm verify {REPO}").returncode == 0

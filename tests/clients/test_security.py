@@ -20,6 +20,7 @@ from action_reward_models.hub_sync.release import Remote
 from action_reward_models.hub_sync.verify import verify_revision
 from action_reward_models.registry import Registry
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.tests import processes
 from action_reward_models.tests.clients.conftest import ROOT
 from action_reward_models.tests.clients.servers import SHA, Answer, MadeUp, Recorder, Redirecting, Refusing
 from action_reward_models.tests.hub_sync.conftest import ARM, REGISTRY, Publisher, Running, start
@@ -127,10 +128,7 @@ def test_what_is_listed_and_not_given_is_an_error_of_ours(tmp_path: Path) -> Non
 
 
 def arm(cwd: Path, url: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    running = Running(cwd, url, "", 0)
-    command = [str(ARM), *words]
-    environment = running.env(cwd / "home", **env)
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return processes.arm(words, cwd=cwd, env=Running(cwd, url, "", 0).env(cwd / "home", **env))
 
 
 def log_in(folder: Path) -> dict[str, str]:

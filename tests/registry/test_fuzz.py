@@ -1,4 +1,4 @@
-"""registry.yaml mutated 2,000 times: it is read, or refused with line, path and reason; never anything else."""
+"""registry.yaml mutated 600 times (slow tier: 2,600): read, or refused with line, path and reason; nothing else."""
 
 from __future__ import annotations
 
@@ -383,9 +383,19 @@ def _check(error: ArmError, path: Path) -> None:
         assert issue.path.isprintable(), issue
 
 
-@settings(max_examples=2000, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+_ALIKE = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+@settings(_ALIKE, max_examples=600)
 @given(data=files())
 def test_a_mutated_registry_is_read_or_refused(folder: Path, data: bytes) -> None:
+    OUTCOMES[outcome(folder / "registry.yaml", data)] += 1
+
+
+@pytest.mark.slow
+@settings(_ALIKE, max_examples=2000)
+@given(data=files())
+def test_many_mutated_registries_are_read_or_refused(folder: Path, data: bytes) -> None:
     OUTCOMES[outcome(folder / "registry.yaml", data)] += 1
 
 
@@ -408,9 +418,10 @@ def test_the_mutations_reach_both_ends() -> None:
     """A fuzz of files that are all refused at the first character would show nothing."""
     if not OUTCOMES:
         pytest.skip("runs after the fuzz, in the same process")
-    assert sum(OUTCOMES.values()) >= 2000
-    assert OUTCOMES["read"] > 50
-    assert OUTCOMES["refused"] > 1000
+    ran = sum(OUTCOMES.values())
+    assert ran >= 600
+    assert OUTCOMES["read"] > ran / 40
+    assert OUTCOMES["refused"] > ran / 2
 
 
 def test_the_bases_use_every_key() -> None:

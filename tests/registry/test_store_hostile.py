@@ -17,7 +17,7 @@ from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.tests.hub_sync.steps import repo, write
 
 if TYPE_CHECKING:
-    from tests.hub_sync.conftest import Publisher
+    from tests.hub_sync.conftest import Publisher, Running
 
 RECORDS = b'{"one": 1}\n'
 RAW_LINKS = (
@@ -47,6 +47,17 @@ def raw(hub: Hub, publisher: Publisher) -> tuple[str, str, dict[str, tuple[str, 
     hub.api.create_repo(name, repo_type="dataset")
     commit = write(hub, name, data__one_dot_jsonl=RECORDS)
     return name, commit, {"data/one.jsonl": (sha256_hex(RECORDS), len(RECORDS))}
+
+
+@pytest.fixture(scope="module")
+def table(
+    running: Running, new_publisher: type[Publisher], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str]:
+    """A published build, which tests only read: its repository and its identity."""
+    publisher = new_publisher(tmp_path_factory.mktemp("table"), "store-hostile")
+    identity = identity_of(publisher.build())
+    publisher.push(running.client())
+    return repo(publisher), identity
 
 
 def identity_of(folder: Path) -> str:
@@ -106,16 +117,15 @@ def test_links_lead_raw_files_nowhere_else(store: Store, hub: Hub, raw: Any, lin
 
 
 @pytest.mark.parametrize("link", TABLE_LINKS, ids=range(len(TABLE_LINKS)))
-def test_links_lead_tables_nowhere_else(store: Store, hub: Hub, publisher: Publisher, link: str) -> None:
-    identity = identity_of(publisher.build())
-    publisher.push(hub)
+def test_links_lead_tables_nowhere_else(store: Store, hub: Hub, table: tuple[str, str], link: str) -> None:
+    name, identity = table
     outside = store.folder.parent.parent / "outside"
     outside.mkdir()
-    place = store.folder / repo(publisher).replace("/", "--") / link.format(identity=identity)
+    place = store.folder / name.replace("/", "--") / link.format(identity=identity)
     place.parent.mkdir(parents=True)
     place.symlink_to(outside / "file" if ".json" in link else outside)
     with pytest.raises(ArmError, match="is a link"):
-        store.table(hub, repo(publisher), "1.0.0", None, identity, "states", None)
+        store.table(hub, name, "1.0.0", None, identity, "states", None)
     assert not list(outside.iterdir())
 
 
