@@ -6,8 +6,8 @@ The comparisons of a state are collected until all its sets have been seen, beca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from ..prompts.render import Prompt, StateView
 from ..prompts.view import Unrenderable
@@ -18,18 +18,10 @@ from . import negatives, reserve
 from .ledger import Ledger, Row
 from .pair_rules import Comparison, scored, selected, spend
 from .pool import Pool
-from .reviews import Reviews
+from .reviews import Host
 from .scene import Scene
 from .spec import BuildSpec
 from .views import Views
-
-
-class Host(Protocol):
-    """What makes the rows of all tables."""
-
-    reviews: Reviews
-
-    def keep(self, table: str, row: Row) -> None: ...
 
 
 class _Made(NamedTuple):
@@ -38,13 +30,6 @@ class _Made(NamedTuple):
     comparison: Comparison
     row: Row | None
     label_id: str
-
-
-class _Usable(NamedTuple):
-    """A label whose comparisons were made."""
-
-    label: Row
-    scene: Scene
 
 
 class Pairs:
@@ -59,7 +44,7 @@ class Pairs:
         self._ledger, self._count = ledger, statistics
         self._reserve = "reserve" in spec.tables
         self._made: dict[str, list[_Made]] = {}  # by state
-        self._usable: dict[str, list[_Usable]] = {}
+        self._usable: dict[str, list[tuple[Row, Scene]]] = {}  # labels that may end in the reserve, by state
 
     def add(self, host: Host, scene: Scene, labels: Sequence[tuple[Row, str | None]], taken_out: str | None) -> None:
         """Compare the candidates of one set. ``labels`` are the usable ones, each with the reason why a person took it
@@ -72,8 +57,8 @@ class Pairs:
                 selections += sum(m.row is not None for m in found)
                 made += found if "selection" in self._spec.origins else ()
             made += self._negatives(host, scene, label, reason)
-            if reason is None:
-                self._usable.setdefault(scene.state["state_id"], []).append(_Usable(label, scene))
+            if reason is None and self._reserve:
+                self._usable.setdefault(scene.state["state_id"], []).append((label, scene))
         if "scores" in self._spec.origins and scene.scores:
             limit = selections if self._spec.scores.budget == "selection" else None
             made += self._scored(host, scene, limit, taken_out)
@@ -83,10 +68,12 @@ class Pairs:
         """All sets of the states that were added have been seen."""
         for state_id, made in self._made.items():
             settled = self._limited(made)
-            for comparison, row, _ in settled:
+            reasons: dict[str, set[str | None]] = {}  # by label
+            for comparison, row, label_id in settled:
                 self._account(host, comparison, row)
-            if self._reserve:
-                self._left_over(host, self._usable.get(state_id, ()), settled)
+                reasons.setdefault(label_id, set()).add(comparison.reason)
+            for label, scene in self._usable.get(state_id, ()):
+                reserve.add(host, self._ledger, label, scene, reasons.get(label["label_id"], set()))
         self._made.clear()
         self._usable.clear()
 
@@ -237,29 +224,6 @@ class Pairs:
         assert comparison.reason is not None
         unit, detail = comparison.id, comparison.detail
         self._ledger.exclude("bt_pairs", "comparisons", unit, comparison.reason, detail, comparison.status)
-
-    def _left_over(self, host: Host, usable: Iterable[_Usable], made: Sequence[_Made]) -> None:
-        """Put the picks of which no comparison could become a pair into the reserve."""
-        by_label: dict[str, list[_Made]] = {}
-        for m in made:
-            by_label.setdefault(m.label_id, []).append(m)
-        for label, scene in usable:
-            own = by_label.get(label["label_id"], [])
-            reasons = {m.comparison.reason or "" for m in own}
-            if any(m.row is not None for m in own) or "over_budget" in reasons:
-                continue
-            row_id = f"{label['label_id']}|reserve"
-            self._ledger.units_in["reserve"] += 1
-            said = host.reviews.verdict(row_id)
-            try:
-                row = reserve.build(row_id, label, scene, reasons)
-            except Unrenderable as error:
-                self._ledger.exclude("reserve", "teacher_labels", row_id, error.reason, error.message)
-                continue
-            if said in ("drop", "relabel"):
-                self._ledger.exclude("reserve", "teacher_labels", row_id, f"review_{said}")
-            else:
-                host.keep("reserve", row)
 
 
 def _candidate(parsed: Parsed, scene: Scene) -> Row:

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set
 
+from ..prompts.view import Unrenderable
 from .actor_sft import row_of
-from .ledger import Row
+from .ledger import Ledger, Row
+from .reviews import Host
 from .scene import Scene
 
 ALONE = "no_other_candidate"  # the reason of a pick that had nothing beside it
 
 
-def build(row_id: str, label: Row, scene: Scene, reasons: Iterable[str]) -> Row:
-    """Return the `reserve` row of a usable label. ``reasons``: why its comparisons are no pairs, as the account of
-    bt_pairs names them. Raises Unrenderable (``no_messages``) for a state that does not record the actor's prompt."""
-    row = row_of(row_id, label, scene, label["selected_index"], "teacher")
-    return {**row, "reason": ", ".join(sorted(set(reasons))) or ALONE}
+def add(host: Host, ledger: Ledger, label: Row, scene: Scene, reasons: Set[str | None]) -> None:
+    """Take the pick of a usable label into the reserve, unless one of its comparisons was a pair or could have been.
+
+    ``reasons``: why its comparisons are no pairs, as the account of bt_pairs names them; None stands for a pair. A
+    loser that a budget cut off was usable.
+    """
+    if reasons & {None, "over_budget"}:
+        return
+    row_id = f"{label['label_id']}|reserve"
+    ledger.units_in["reserve"] += 1
+    verdict = host.reviews.verdict(row_id)
+    if verdict in ("drop", "relabel"):
+        ledger.exclude("reserve", "teacher_labels", row_id, f"review_{verdict}")
+        return
+    try:
+        row = row_of(row_id, label, scene, label["selected_index"], "teacher")
+    except Unrenderable as error:
+        ledger.exclude("reserve", "teacher_labels", row_id, error.reason, error.message)
+        return
+    host.keep("reserve", row | {"reason": ", ".join(sorted(filter(None, reasons))) or ALONE})

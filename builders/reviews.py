@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from .ledger import Ledger, Row
 
@@ -37,6 +38,15 @@ class Reviews:
                 ledger.units_out["reviews"] += 1
             else:
                 ledger.exclude("reviews", "reviews", item_id, "no_item", _place(rows[-1]))
+
+
+class Host(Protocol):
+    """What makes the rows of all tables, as the makers of one see it."""
+
+    reviews: Reviews
+
+    def keep(self, table: str, row: Row) -> None:
+        """Take a row; whether it is written may depend on rows to come."""
 
 
 def _age(review: Row) -> tuple[str, ...]:
