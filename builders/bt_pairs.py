@@ -83,7 +83,7 @@ class Pairs:
         """The label's pick against every other candidate."""
         picked, label_id = label["selected_index"], label["label_id"]
         found = selected(label_id, picked, scene.parsed, scene.view, self._spec.rules, self._verdict(host, reason))
-        return self._rows(scene, found, self._spec.max_pairs_per_set or None, label)
+        return self._rows(host, scene, found, self._spec.max_pairs_per_set or None, label)
 
     def _scored(self, host: Host, scene: Scene, limit: int | None, reason: str | None) -> list[_Made]:
         """Every two candidates of a set, by their scores."""
@@ -97,7 +97,7 @@ class Pairs:
         found = scored(f"{set_id}|{source}", scores, scene.parsed, scene.view, self._spec, self._verdict(host, reason))
         most = self._spec.max_pairs_per_set or None
         limit = most if limit is None else min(limit, most or limit)
-        return self._rows(scene, found, limit, None)
+        return self._rows(host, scene, found, limit, None)
 
     def _negatives(self, host: Host, scene: Scene, label: Row, reason: str | None) -> list[_Made]:
         """The label's pick against actions that nobody sampled here."""
@@ -128,10 +128,10 @@ class Pairs:
             found.append(Comparison(unit, label["selected_index"], None, *names, why, status, (number,)))
             if made:
                 others[unit] = kind, _candidate(made, scene)
-        return self._rows(scene, found, None, label, others)
+        return self._rows(host, scene, found, None, label, others)
 
     def _rows(
-        self, scene: Scene, comparisons: list[Comparison], budget: int | None, label: Row | None,
+        self, host: Host, scene: Scene, comparisons: list[Comparison], budget: int | None, label: Row | None,
         others: Mapping[str, tuple[str, Row]] = {},
     ) -> list[_Made]:  # fmt: skip
         """Render what the rules let through. ``others`` are the rejected sides that the set does not hold, by the id of
@@ -145,13 +145,13 @@ class Pairs:
                 replies[index] = prompt.scalar_reply(state, candidates[index])
             return replies[index]
 
-        def stands(comparison: Comparison) -> str | None:
+        def stands(comparison: Comparison) -> tuple[str, str] | None:
             state, rendered, digest = self._views.scalar(prompt, scene)
             chosen, index = reply(state, comparison.chosen_index), comparison.rejected_index
             source, other = others.get(comparison.id, ("sampled", {}))
             rejected = prompt.scalar_reply(state, other) if index is None else reply(state, index)
             if chosen == rejected:  # different actions that look the same as this prompt shows them
-                return "equal_as_shown"
+                return "equal_as_shown", ""
             rows[comparison.id] = {
                 "pair_id": f"{comparison.id}|{prompt.id}",
                 "unit": "step",
@@ -174,7 +174,7 @@ class Pairs:
                 "images": [f"sha256:{sha}" for sha in rendered.images],
                 "split": (label or scene.set_row)["split"],
             }
-            return None
+            return host.outside("bt_pairs", rows[comparison.id])  # before the budget is spent on it
 
         try:
             settled = spend(comparisons, budget, stands)

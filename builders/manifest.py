@@ -24,7 +24,7 @@ from ..schemas.ids import file_sha256, sha256_hex
 from ..schemas.manifest import identity_digest
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
-from . import audits
+from . import audits, processor
 from .bucket import BucketResult
 from .ledger import account
 from .partition import Partition, SourceFile
@@ -75,13 +75,16 @@ def assemble(
     }  # fmt: skip
 
 
-def environment(files: Mapping[str, dict[str, Any]], workers: int, seconds: float) -> dict[str, Any]:
-    """The other half: file hashes and where the build ran; it never decides whether something is new."""
+def environment(
+    files: Mapping[str, dict[str, Any]], workers: int, seconds: float, more: Mapping[str, str]
+) -> dict[str, Any]:
+    """The other half: file hashes and where the build ran; it never decides whether something is new. ``more``:
+    versions of packages that only this build needed."""
     return {
         "files": dict(sorted(files.items())),
         "action_reward_models": __version__,
         "code_sha256": code_sha256(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {**{name: metadata.version(name) for name in PACKAGES}, **more},
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -103,7 +106,7 @@ def fingerprint(spec: BuildSpec, parts: Partition) -> str:
         "sources": [[f.name, f.sha256] for f in parts.files],
         "copied": [[path.name, file_sha256(path)] for path in copied],
         "code": code_sha256(),
-        "packages": packages(),
+        "packages": packages() | processor.packages(spec.tokens),
     }
     return sha256_hex(json.dumps(said, sort_keys=True, default=_place))
 

@@ -115,20 +115,20 @@ def _without_repeats(found: list[Comparison], parsed: Sequence[Parsed]) -> list[
 
 
 def spend(
-    comparisons: Iterable[Comparison], budget: int | None, stands: Callable[[Comparison], str | None]
+    comparisons: Iterable[Comparison], budget: int | None, stands: Callable[[Comparison], tuple[str, str] | None]
 ) -> list[Comparison]:
     """The comparisons in their order, with a reason for each that becomes no pair.
 
-    ``stands`` says why a comparison that the rules let through is no pair all the same; only those that are one use up
-    the ``budget`` (None: no limit).
+    ``stands`` says why (reason, detail) a comparison that the rules let through is no pair all the same; only those
+    that are one use up the ``budget`` (None: no limit).
     """
     result = list(comparisons)
     left = sorted((n for n, c in enumerate(result) if c.reason is None), key=lambda n: result[n].rank)
     made = 0
     for number in left:
-        reason = "over_budget" if budget is not None and made >= budget else stands(result[number])
-        if reason:
-            result[number] = result[number]._replace(reason=reason, status="dropped")
+        why = ("over_budget", "") if budget is not None and made >= budget else stands(result[number])
+        if why:
+            result[number] = result[number]._replace(reason=why[0], detail=why[1], status="dropped")
         else:
             made += 1
     return result

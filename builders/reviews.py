@@ -48,6 +48,9 @@ class Host(Protocol):
     def keep(self, table: str, row: Row) -> None:
         """Take a row; whether it is written may depend on rows to come."""
 
+    def outside(self, table: str, row: Row) -> tuple[str, str] | None:
+        """(reason, detail) of a row that the token limits forbid, which ``keep`` excludes."""
+
 
 def _age(review: Row) -> tuple[str, ...]:
     return review["time"], review["reviewer"], review["verdict"]

@@ -16,7 +16,7 @@ from ..prompts.render import Prompt
 from ..schemas import gates
 from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.ids import file_sha256
-from . import executors
+from . import executors, processor
 from . import manifest as manifests
 from .audits import benchmarks
 from .bucket import BucketResult, Job, build_bucket
@@ -104,7 +104,7 @@ def build(
         files = {
             f.path: {"sha256": f.sha256, "bytes": f.stored_bytes} for result in results for f in result.files
         } | _described(kept.made, spec, prompts, figures(identity))
-        env = manifests.environment(files, used, time.monotonic() - started)
+        env = manifests.environment(files, used, time.monotonic() - started, processor.packages(spec.tokens))
         manifest = manifests.write(kept.made, identity, env)
         (kept.made / "README.md").write_text(card(manifest), "utf-8")
         work.replace(out)
@@ -188,9 +188,11 @@ def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]
 
 
 def _prompts(spec: BuildSpec) -> list[Prompt]:
-    """Load the declared prompts, and look at the benchmarks, before anything is read: a typo costs nothing."""
+    """Load the declared prompts, benchmarks and processor before anything is read: a typo costs nothing."""
     for benchmark in spec.benchmarks:
         benchmarks.read(benchmark)
+    if spec.tokens:
+        processor.load(spec.tokens)
     prompts: dict[str, Prompt] = {}
     episodes = spec.pairs.trajectories if spec.pairs else None
     for table, kind, declared in (

@@ -17,6 +17,7 @@ from .reviews import Reviews
 from .scene import Scene
 from .spec import BuildSpec
 from .splits import split_of
+from .token_limits import Outside, TokenLimits
 from .trajectory_pairs import Episode
 from .views import Views, load
 from .writer import TableWriter
@@ -37,9 +38,9 @@ class TrainingRows:
 
     def __init__(
         self, spec: BuildSpec, ledger: Ledger, tables: Mapping[str, TableWriter], statistics: Counter[tuple[str, ...]],
-        folder: Path,
+        folder: Path, pictures: Mapping[str, bytes] = {},
     ) -> None:  # fmt: skip
-        """``folder`` is that of the partition."""
+        """``folder`` is that of the partition; ``pictures`` are those of the bucket, by ``sha256:<hex>``."""
         self._spec, self._ledger, self._tables, self._count = spec, ledger, tables, statistics
         self._selection = load(spec.selection.prompt) if spec.selection else None
         episodes = spec.pairs.trajectories if spec.pairs else None
@@ -54,6 +55,7 @@ class TrainingRows:
         self._seen: dict[tuple[str, str], set[bytes]] = {}  # (table, split) -> rendered digests
         # The legacy rule leaks and is asked for to reproduce what leaked: nothing is taken out.
         self._separate = spec.split.rule == "task_group"
+        self._limits = TokenLimits(spec.tokens, pictures) if spec.tokens else None
         self.reviews = Reviews(())
         self.audits = Audits(spec)
 
@@ -155,7 +157,9 @@ class TrainingRows:
         assert self._trajectory is not None
         group = episodes[0].state["task_group"]
         split = split_of(group, self._spec.split) if self._separate else "train"
-        for pair_id, reason, row in trajectory_pairs.build(episodes, split, self._trajectory, pairs.trajectories):
+        for pair_id, reason, row in trajectory_pairs.build(
+            episodes, split, self._trajectory, pairs.trajectories, lambda row: not self.outside("bt_pairs", row)
+        ):
             self._ledger.units_in["bt_pairs"] += 1
             if outcome := reason or self.reviewed(pair_id):
                 self._ledger.exclude("bt_pairs", "comparisons", pair_id, outcome)
@@ -179,11 +183,18 @@ class TrainingRows:
             ledger.exclude("actor_sft", "choices", unit, error.reason, error.message)
 
     def keep(self, table: str, row: Row) -> None:
-        """Write a row of train; hold one of validation back until all of train has been seen."""
-        if row["split"] == "validation" and self._separate:
+        """Write a row of train; hold one of validation back until all of train has been seen. One that the token limits
+        forbid is excluded."""
+        if outside := self.outside(table, row):
+            self._ledger.exclude(table, SOURCES[table], _unit_id(table, row), *outside)
+        elif row["split"] == "validation" and self._separate:
             self._held[table].append(row)
         else:
             self._write(table, row)
+
+    def outside(self, table: str, row: Row) -> Outside | None:
+        """(reason, detail) of a row that the token limits forbid."""
+        return self._limits.outside(table, row) if self._limits else None
 
     def _write(self, table: str, row: Row) -> None:
         self._seen.setdefault((table, row["split"]), set()).add(bytes.fromhex(row["rendered_sha256"]))

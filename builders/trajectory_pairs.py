@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..prompts.render import Prompt, rendered_sha256
@@ -35,11 +35,15 @@ class Episode:
 
 
 def build(
-    episodes: Sequence[Episode], split: str, prompt: Prompt, spec: TrajectorySpec
+    episodes: Sequence[Episode],
+    split: str,
+    prompt: Prompt,
+    spec: TrajectorySpec,
+    fits: Callable[[Row], bool] = lambda _: True,
 ) -> Iterator[tuple[str, str | None, Row | None]]:
     """Yield (comparison id, reason for exclusion, row) for every two episodes of one task whose outcomes differ.
 
-    The budget is spent in the order of a hash of both ids.
+    The budget is spent in the order of a hash of both ids; a row that does not ``fit`` spends none.
     """
     found = [
         (better, worse)
@@ -67,9 +71,8 @@ def build(
         if chosen == rejected:
             yield pair_id, "equal_as_shown", None
             continue
-        kept += 1
         rendered = prompt.trajectory(better.state["task"])
-        yield pair_id, None, {
+        row = {
             "pair_id": pair_id,
             "unit": "trajectory",
             "label_source": "outcome",
@@ -91,3 +94,5 @@ def build(
             "images": [],
             "split": split,
         }  # fmt: skip
+        kept += fits(row)
+        yield pair_id, None, row

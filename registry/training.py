@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..builders import processor
 from ..builders.spec import (
     DEFAULT_RULES,
     READY,
@@ -24,13 +25,12 @@ from ..builders.spec import (
 )
 from ..builders.views import load as load_prompt
 from ..schemas.errors import ArmError, Issue
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.ids import file_sha256
 from .files import is_file
 
 Complain = Callable[[str, str], None]  # (place in registry.yaml, message)
 TRAINING = ("selection_sft", "bt_pairs", "pointwise_scores", "actor_sft", "reserve")
 _ALL_STEPS = 1000  # of an episode, unless its prompt asks for fewer
-_TOKEN_FILES = ("*.json", "*.jinja", "*.txt", "*.model")  # of a processor; weights decide no token
 
 
 class Training:
@@ -145,9 +145,10 @@ class Training:
 
     def _tokens(self, data: Mapping[str, Any], where: str) -> TokenSpec:
         folder = self._folder / data["processor"]
-        digest = processor_digest(folder)
+        digest = processor.digest(folder)
         if digest is None:
-            self._complain(f"{where}.processor", f"is no folder with a tokenizer: {data['processor']}")
+            message = f"is no folder with a {processor.TOKENIZER}: {data['processor']}"
+            self._complain(f"{where}.processor", f"{message}; save_pretrained of the base model's tokenizer writes one")
         return TokenSpec(data["processor"], folder, digest or "", data["max_tokens"])
 
     def _benchmark(self, data: Mapping[str, Any], where: str) -> BenchmarkSpec | None:
@@ -174,14 +175,6 @@ class Training:
         if prompt.kind != kind:
             self._complain(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
         return spec
-
-
-def processor_digest(folder: Path) -> str | None:
-    """sha256 over the files of a processor that decide tokens, by name; None for a folder without a tokenizer."""
-    files = sorted({path for pattern in _TOKEN_FILES for path in folder.glob(pattern) if is_file(path)})
-    if not any(path.name.startswith("tokenizer") for path in files):
-        return None
-    return sha256_hex(canonical_json([[path.name, file_sha256(path)] for path in files]))
 
 
 def _given(options: Mapping[str, Any], *names: str) -> dict[str, Any]:

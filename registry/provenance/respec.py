@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
+from ...builders import processor
 from ...builders.importers import IMPORTERS
 from ...builders.partition import Progress
 from ...builders.spec import RULES, BuildSpec, GateSpec, LabelSpec, Origin, SourceSpec, SplitSpec
@@ -24,7 +25,7 @@ from ...schemas.validate import for_schema
 from ...schemas.yamlfile import read
 from ..files import is_file
 from ..sources.store import Store
-from ..training import Training, processor_digest
+from ..training import Training
 
 _FIELDS = ("kind", "format", "license", "on_invalid", "on_conflict")
 _CONSTANTS = {"actor", "actor_revision", "sampling", "teacher", "score_source"}
@@ -89,7 +90,7 @@ def _found(folder: Path) -> dict[str, Path]:
         names += [prompt["file"] for prompt in prompts if isinstance(prompt, dict)]
     found = {file_sha256(path): path for path in (folder / name for name in names) if is_file(path)}
     processors = [folder / dataset["tokens"]["processor"] for dataset in datasets if "tokens" in dataset]
-    return found | {digest: path for path in processors if (digest := processor_digest(path))}
+    return found | {digest: path for path in processors if (digest := processor.digest(path))}
 
 
 def _lost(parameters: Mapping[str, Any], found: Mapping[str, Path], folder: Path) -> list[Issue]:

@@ -1,0 +1,87 @@
+"""Chat templates that a base model brings: text from messages, made by somebody else's Jinja in a sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from ..schemas.errors import ArmError
+
+FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")  # the first that has one counts
+
+
+class ChatTemplate:
+    """The template in ``folder``. Raises ArmError when there is none, or none that can be read."""
+
+    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
+        """``variables`` are the special tokens by name, such as bos_token."""
+        self._path, source = _found(folder)
+        self._variables = dict(variables)
+        try:
+            self._template = _environment().from_string(source)
+        except TemplateSyntaxError as error:
+            raise ArmError(f"is no template: line {error.lineno}: {error.message}", where=str(self._path)) from error
+
+    def text(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The whole conversation as text, without an opening for one more turn. Raises ArmError when the template
+        refuses it."""
+        try:
+            return self._template.render(
+                messages=messages, tools=None, documents=None, add_generation_prompt=False, **self._variables
+            )
+        except Exception as error:  # it is somebody else's program
+            raise ArmError(f"the chat template refuses a row: {error}", where=str(self._path)) from error
+
+
+def _found(folder: Path) -> tuple[Path, str]:
+    for name in FILES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        text = path.read_text("utf-8")
+        source = text if path.suffix == ".jinja" else json.loads(text).get("chat_template")
+        if isinstance(source, list):  # several by name
+            source = {one["name"]: one["template"] for one in source}.get("default")
+        if source:
+            return path, str(source)
+    raise ArmError("has no chat template", where=str(folder), next_command=f"put {FILES[0]} of the base model there")
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """What templates of this kind are written for: the blocks, filters and functions that they use."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    environment.filters["tojson"] = _json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = _today
+    return environment
+
+
+class _Generation(Extension):
+    """``{% generation %}`` marks what is trained on; it changes no text."""
+
+    tags = {"generation"}  # noqa: RUF012 - as the base class declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+
+def _json(value: Any, ensure_ascii: bool = False, **how: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, **how)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _today(_: str) -> NoReturn:
+    raise TemplateError("it writes today's date, and then rows would be as long as the day says")
