@@ -62,7 +62,7 @@ class Audits:
     def ready(self, table: str, row: Row, task: str | None, group: str, images: Iterable[CheckedImage]) -> None:
         """A training row that came ready-made; its group decided its split."""
         unit = row[ID_FIELDS[table]]
-        self._tables.add_unit(unit, group)
+        self._tables.add_ready(unit, row.get("state_id"), group)
         if table != "bench_items":
             self._tasks.add(task, group, row["split"], unit)
         for image in images:
@@ -97,8 +97,7 @@ class Audits:
 
     def row(self, table: str, row: Row) -> None:
         """A training row that was written."""
-        unit = row.get("state_id") or row[ID_FIELDS[table]]
-        self._tables.add_row(table, row["split"], unit, row["images"])
+        self._tables.add_row(table, row, row[ID_FIELDS[table]])
         self._told.row(table, row)
         if table == "selection_sft":
             if row["order"] is not None:

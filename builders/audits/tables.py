@@ -25,8 +25,9 @@ class Tables:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Facts] = {}
-        self._rows: dict[tuple[str, str], tuple[set[str], set[str]]] = {}  # (table, split) -> units, pictures
-        self._units: dict[str, tuple[str | None, str | None, str]] = {}  # unit -> state, episode, task
+        self._rows: dict[tuple[str, str], tuple[set[str | None], set[str]]] = {}  # (table, split) -> units, pictures
+        # A unit is a state, by its id, or a ready-made row: its state, episode and task.
+        self._units: dict[str | None, tuple[str | None, str | None, str]] = {}
 
     def add_state(self, row: Row, content: str) -> None:
         """A state. ``content`` stands for all that a prompt could show of it."""
@@ -44,16 +45,15 @@ class Tables:
             if value:
                 facts.setdefault(fact, set()).add(value)
 
-    def add_unit(self, unit: str, group: str) -> None:
-        """A row that came ready-made: nothing is known of it but its task."""
-        self._units[unit] = None, None, group[:16]
+    def add_ready(self, row_id: str, state_id: str | None, group: str) -> None:
+        """A row that came ready-made: of its state nothing is known but, perhaps, the id."""
+        self._units[row_id] = state_id and short(state_id), None, group[:16]
 
-    def add_row(self, table: str, split: str, unit: str | None, images: Iterable[str]) -> None:
-        """A training row. ``unit`` is its state, or itself when it came ready-made."""
-        units, pictures = self._rows.setdefault((table, split), (set(), set()))
-        if unit is not None:
-            units.add(unit)
-        pictures.update(images)
+    def add_row(self, table: str, row: Row, row_id: str) -> None:
+        """A training row that was written."""
+        units, pictures = self._rows.setdefault((table, row["split"]), (set(), set()))
+        units.add(row_id if row_id in self._units else row.get("state_id"))
+        pictures.update(row["images"])
 
     def partial(self) -> list[list[Any]]:
         """[table, split, fact, values], in order."""

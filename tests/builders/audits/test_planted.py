@@ -14,8 +14,10 @@ from action_reward_models.builders import runner
 from action_reward_models.builders.audits import benchmarks
 from action_reward_models.builders.audits.tasks import Task
 from action_reward_models.builders.spec import BenchmarkSpec, GateSpec, PromptSpec, SelectionSpec, SourceSpec, SplitSpec
+from action_reward_models.builders.splits import split_of
 from action_reward_models.schemas import gates
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.schemas.ids import sha256_hex, task_group
 from PIL import Image
 
 from tests.builders.audits.conftest import (
@@ -445,3 +447,56 @@ def test_defects_of_the_labels(name: str, toy: Toy) -> None:
 def test_at_least_twenty_five_defects_are_planted() -> None:
     assert len(SPLITS) + len(LISTS) + len(LABELS) >= 25
     assert len(list(islice(tasks_of("validation"), 3))) == 3
+
+
+def test_the_legacy_rule_needs_a_word(toy: Toy) -> None:
+    """What it leaks is measured, and stops a build unless its publisher says that it may."""
+    spec = toy.spec(**_legacy(toy))
+    with pytest.raises(ArmError, match="gates are violated") as caught:
+        runner.build(spec, toy.folder / "out", card=lambda manifest: "", workers=1)
+    assert (caught.value.next_command or "").startswith("gates: {leakage: warn}   # publishes a leaky split; say why")
+    leaks = {issue.message for issue in caught.value.issues}
+    assert "selection_sft: 1 of 1 states, 1 of 1 episodes, 1 of 1 tasks of validation stand in train, too" in leaks
+
+
+def test_the_levels_of_a_declaration_are_those_of_a_manifest() -> None:
+    assert {name: getattr(GateSpec(), name) for name in gates.DEFAULTS} == gates.DEFAULTS
+
+
+# -- rows that come ready-made -----------------------------------------------------------------------------------------
+
+
+def _ready(toy: Toy, *pictures: bytes) -> tuple[SourceSpec, ...]:
+    """Selection rows of the first release, one a picture; nothing but the picture decides their split."""
+    records = []
+    for number, picture in enumerate(pictures):
+        (toy.folder / f"{number}.png").write_bytes(picture)
+        told = (("user", f"<image>Pick one, please ({number})"), ("assistant", '{"selection": 1}'))
+        messages = [{"role": role, "content": text} for role, text in told]
+        records.append({"messages": messages, "images": [f"{number}.png"]})
+    path = toy.write("ready.jsonl", records)
+    return (SourceSpec("selection_sft", "first_release", (("ready.jsonl", path),), "mit"),)
+
+
+def test_ready_made_rows_are_audited_by_their_pictures(toy: Toy) -> None:
+    def found(name: str, of: Callable[[int], bytes]) -> int:
+        return next(n for n in range(200) if split_of(task_group(None, sha256_hex(of(n))), SPLIT) == name)
+
+    number = next(
+        n
+        for n in range(200)
+        if split_of(task_group(None, sha256_hex(encoded(screen(n)))), SPLIT) == "train"
+        and split_of(task_group(None, sha256_hex(encoded(screen(n), compress_level=1))), SPLIT) == "validation"
+    )
+    page = screen(number)
+    other = found("validation", lambda n: encoded(screen(1000 + n)))
+    sources = _ready(toy, encoded(page), encoded(page, compress_level=1), encoded(screen(1000 + other)))
+    build = toy.build(sources=sources, split=SPLIT, gates=LENIENT, tables=("selection_sft",), selection=None)
+    overlap = build.identity["statistics"]["audits"]["overlap"]
+    assert overlap == {
+        "selection_sft": {
+            "prompt": {"validation": 2, "both": 0},
+            "screenshot": {"validation": 2, "both": 0, "near": 1},
+            "task": {"validation": 2, "both": 0},
+        }
+    }
