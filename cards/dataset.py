@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..schemas.errors import ArmError
-from . import blocks, facts, origins, rows, text
+from . import audits, blocks, facts, figures, origins, pairs, rows, text
 from .front_matter import KEYS, TAGS, dump, front_matter
 from .limits import limits
-from .words import FACTS
+from .words import FACTS, NEGATIVES, PREFERENCES, PURPOSES, ROWS
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -134,7 +134,15 @@ def _context(manifest: facts.Manifest) -> dict[str, Any]:
         "tables": facts.published(manifest),
         "default": facts.default_table(manifest),
         "totals": facts.totals(manifest),
+        "purposes": [(text.code(name), PURPOSES[name]) for name, _ in facts.purposes(manifest)],
+        "training": [text.plural(n, *ROWS[name]) for name, n in facts.purposes(manifest) if name in facts.LEARNED],
+        "beside": [text.plural(n, *ROWS[name]) for name, n in facts.purposes(manifest) if name not in facts.LEARNED],
+        "other": facts.other_table(manifest),
+        "joins": facts.joined(manifest),
         "limits": limits(manifest),
+        "audit": audits.of(manifest),
+        "leaks": audits.leaks(manifest),
+        "figures": figures.shown(manifest),
         "facts": {fact: facts.distinct(manifest, fact) for fact in FACTS},
         "stages": {name: facts.stage(manifest, name) for name in facts.STAGES},
         "labels": facts.statistic(manifest, "label_status"),
@@ -143,18 +151,26 @@ def _context(manifest: facts.Manifest) -> dict[str, Any]:
         "account": rows.stage_rows(manifest),
         "reasons": rows.reason_rows(manifest),
         "split": identity["parameters"]["split"],
+        "ready": facts.ready_made(manifest),
+        "made": facts.made_here(manifest),
+        "tokens": identity["parameters"].get("tokens"),
+        "actor": identity["parameters"].get("actor_sft"),
         "distinct": rows.distinct_rows(manifest),
         "leakage": facts.statistic(manifest, "leakage"),
         "statuses": rows.status_rows(manifest),
         "label_rule": identity["parameters"].get("labels", {}),
         "slots": facts.slots(manifest),
         "selection": identity["parameters"].get("selection_sft"),
-        "pair_rule": identity["parameters"].get("bt_pairs"),
+        "pairs_how": pairs.how(manifest),
+        "one_origin": facts.one_origin(manifest),
         "set_sizes": rows.histogram(manifest, "set_size"),
         "distinct_actions": rows.histogram(manifest, "distinct_actions"),
         "temperatures": rows.histogram(manifest, "temperature"),
         "pairs": rows.pair_rows(manifest),
         "relations": rows.relation_rows(manifest),
+        "preferences": rows.origin_rows(manifest, "label_source", PREFERENCES),
+        "negatives": rows.origin_rows(manifest, "negative_source", NEGATIVES),
+        "margins": rows.histogram(manifest, "margins"),
         "screenshots": facts.statistic(manifest, "screenshots"),
         "conversions": rows.histogram(manifest, "screenshot_ops"),
         "pictured": facts.pictured(manifest),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +12,15 @@ from .text import share
 
 Manifest = Mapping[str, Any]
 Row = list[str | int]
-STAGES = ("states", "candidate_sets", "teacher_labels", "coverage", "selection_sft", "bt_pairs")
+# As the account of a build has them.
+STAGES = (
+    "states", "candidate_sets", "teacher_labels", "candidate_scores", "coverage", "selection_sft", "bt_pairs",
+    "pointwise_scores", "actor_sft", "reserve", "bench_items", "reviews",
+)  # fmt: skip
 SPLITS = ("train", "validation")
 DEFAULT = "selection_sft"
+READY = ("selection_sft", "bt_pairs", "pointwise_scores", "bench_items")  # kinds of rows that may come ready-made
+LEARNED = ("selection_sft", "bt_pairs", "pointwise_scores", "actor_sft")  # tables that a model learns from
 
 
 def table_names(manifest: Manifest) -> list[str]:
@@ -29,8 +36,64 @@ def published(manifest: Manifest) -> dict[str, dict[str, Any]]:
 
 
 def default_table(manifest: Manifest) -> str | None:
+    """What a bare `load_dataset` loads: what most people train on, else what else is learned from.
+
+    With pairs and no selection rows it is the first table, as it was before there were others to learn from.
+    """
     names = list(published(manifest))
-    return DEFAULT if DEFAULT in names else names[0] if names else None
+    learned = [name for name in LEARNED if name in names]
+    if learned and (learned[0] == DEFAULT or "bt_pairs" not in names):
+        return learned[0]
+    return names[0] if names else None
+
+
+def other_table(manifest: Manifest) -> str | None:
+    """The table that shows how to load another than the default one."""
+    default, names = default_table(manifest), published(manifest)
+    wanted = ("bt_pairs", "pointwise_scores", "actor_sft", "bench_items")
+    return next((name for name in wanted if name in names and name != default), default)
+
+
+def joined(manifest: Manifest) -> list[str]:
+    """Tables all of whose rows name the state that they are about."""
+    derived = ("candidate_sets", "teacher_labels", *LEARNED, "reserve")
+    ready = ready_made(manifest)
+    return [name for name in derived if name in published(manifest) and name not in ready]
+
+
+def ready_made(manifest: Manifest) -> list[str]:
+    """Tables with rows that a source brought as they are."""
+    kinds = {source["kind"] for source in manifest["identity"]["sources"]}
+    return [name for name in table_names(manifest) if name in READY and name in kinds]
+
+
+def made_here(manifest: Manifest) -> list[str]:
+    """Tables of training rows that this build made, from states, sets and what judged them."""
+    parameters = manifest["identity"]["parameters"]
+    return [
+        name for name in table_names(manifest)
+        if name == "reserve" or (name in LEARNED and parameters.get(name) is not None)
+    ]  # fmt: skip
+
+
+def purposes(manifest: Manifest) -> list[tuple[str, int]]:
+    """Tables that something is trained or evaluated with, and their rows."""
+    tables = published(manifest)
+    names = [name for name in table_names(manifest) if name in (*LEARNED, "reserve", "bench_items")]
+    return [(name, tables[name]["rows"]) for name in names if name in tables]
+
+
+def one_origin(manifest: Manifest) -> bool:
+    """Whether there are selection rows and pairs and nothing else to learn from, both of the same labels."""
+    names = [name for name, _ in purposes(manifest)]
+    rule = manifest["identity"]["parameters"].get("bt_pairs") or {}
+    return names == ["selection_sft", "bt_pairs"] and not ready_made(manifest) and "origins" not in rule
+
+
+def assets(manifest: Manifest) -> list[str]:
+    """Names of the figures that lie beside the data, without folder and ending."""
+    files = manifest.get("environment", {}).get("files", {})
+    return sorted(m.group(1) for name in files if (m := re.fullmatch(r"assets/([a-z_]+)\.png", name)))
 
 
 def stored_bytes(manifest: Manifest, split: Mapping[str, Any]) -> int:

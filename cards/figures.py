@@ -10,7 +10,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .facts import DEFAULT, ranked, slots, stage, stage_names, statistic
+from .facts import DEFAULT, Manifest, assets, ranked, slots, stage, stage_names, statistic
+from .text import Markdown, share, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ INK = "#808080"  # 3.9:1 on white, 4.9:1 on GitHub's dark page
 COLOURS = ("#3b82c4", "#d9822b", "#3f9b6b")  # blue, orange, green: told apart by people who do not see red and green
 _MOST = 12  # bars of one figure
 FOLDER = "assets"
+_ALT = 400  # characters that say what a figure shows
+_LENGTHS = ("candidate", f"{DEFAULT}.prompt", "bt_pairs.prompt", "pointwise_scores.prompt")
 
 
 def figures(identity: Mapping[str, Any]) -> dict[str, bytes]:
@@ -28,7 +31,41 @@ def figures(identity: Mapping[str, Any]) -> dict[str, bytes]:
     return {f"{FOLDER}/{name}.png": image for name, draw in drawn.items() if (image := draw(manifest)) is not None}
 
 
-def _slots(manifest: Mapping[str, Any]) -> bytes | None:
+def shown(manifest: Manifest) -> dict[str, Markdown]:
+    """Name of a figure that lies beside the data -> the picture for a card, with what it shows in words."""
+    said = {"slots": _say_slots, "pair_types": _say_pairs, "lengths": _say_lengths, "exclusions": _say_exclusions}
+    return {
+        name: Markdown(f"![{text(said[name](manifest), _ALT)}]({FOLDER}/{name}.png)")
+        for name in assets(manifest)
+        if name in said
+    }
+
+
+def _say_slots(manifest: Manifest) -> str:
+    audit = statistic(manifest, "audits").get("slots") or {}
+    parts = []
+    for name in ("sampled", "shown"):
+        if (slot := audit.get(name)) and slot["n"]:
+            parts.append(f"{name} {', '.join(share(n, slot['n']) for n in slot['observed'])}")
+    return f"Share of the picks by position, first to last: {'; '.join(parts)}"
+
+
+def _say_pairs(manifest: Manifest) -> str:
+    kept = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in ranked(statistic(manifest, "pairs"))[:_MOST])
+    return f"Pairs kept by type: {kept}"
+
+
+def _say_lengths(manifest: Manifest) -> str:
+    lengths = (statistic(manifest, "audits").get("distributions") or {}).get("lengths") or {}
+    found = [f"{name.replace('.', ' ')} {lengths[name]['median']:,}" for name in _LENGTHS if name in lengths]
+    return f"Lengths in characters, medians: {', '.join(found)}"
+
+
+def _say_exclusions(manifest: Manifest) -> str:
+    return f"Excluded most often: {', '.join(f'{name} {n:,}' for name, n in _excluded(manifest)[:3])}"
+
+
+def _slots(manifest: Manifest) -> bytes | None:
     audit = (statistic(manifest, "audits").get("slots") or {}) if slots(manifest) else {}
     found = {name: audit[name] for name in ("sampled", "shown") if audit.get(name) and audit[name]["n"]}
     if not found:
@@ -52,7 +89,7 @@ def _slots(manifest: Mapping[str, Any]) -> bytes | None:
     return _png(draw, 3.2)
 
 
-def _pair_types(manifest: Mapping[str, Any]) -> bytes | None:
+def _pair_types(manifest: Manifest) -> bytes | None:
     compared, kept = statistic(manifest, "comparisons"), statistic(manifest, "pairs")
     names = [name for name, _ in ranked({n: compared.get(n, 0) for n in {*compared, *kept}})][:_MOST]
     if not kept:
@@ -61,10 +98,9 @@ def _pair_types(manifest: Mapping[str, Any]) -> bytes | None:
     return _bars(names, series, "comparisons of two actions")
 
 
-def _lengths(manifest: Mapping[str, Any]) -> bytes | None:
+def _lengths(manifest: Manifest) -> bytes | None:
     lengths = (statistic(manifest, "audits").get("distributions") or {}).get("lengths") or {}
-    wanted = ["candidate", f"{DEFAULT}.prompt", "bt_pairs.prompt", "pointwise_scores.prompt"]
-    found = [(name, lengths[name]) for name in wanted if lengths.get(name, {}).get("n")][: len(COLOURS)]
+    found = [(name, lengths[name]) for name in _LENGTHS if lengths.get(name, {}).get("n")][: len(COLOURS)]
     if not found:
         return None
 
@@ -88,19 +124,23 @@ def _lengths(manifest: Mapping[str, Any]) -> bytes | None:
 
 def _end(least: int) -> float:
     """Where a bin of lengths ends: there are four between a power of two and the next."""
-    return least + max(1, 2 ** (least.bit_length() - 1) / 4)
+    return least + max(1.0, (1 << (least.bit_length() - 1)) / 4)
 
 
-def _exclusions(manifest: Mapping[str, Any]) -> bytes | None:
+def _excluded(manifest: Manifest) -> list[tuple[str, int]]:
     counts = {
         f"{name}: {reason}": n
         for name in stage_names(manifest)
         for reason, n in stage(manifest, name)["excluded"].items()
         if n
     }
-    if not counts:
+    return ranked(counts)
+
+
+def _exclusions(manifest: Manifest) -> bytes | None:
+    shown = _excluded(manifest)[:_MOST]
+    if not shown:
         return None
-    shown = ranked(counts)[:_MOST]
     return _bars([name for name, _ in shown], {"": [n for _, n in shown]}, "units excluded")
 
 
@@ -138,8 +178,8 @@ def _png(draw: Callable[[Axes], None], height: float) -> bytes:
         for spine in axes.spines.values():
             spine.set_color(INK)
         axes.tick_params(colors=INK, labelsize=9)
-        for text in (axes.xaxis.label, axes.yaxis.label):
-            text.set_color(INK)
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            label.set_color(INK)
         out = io.BytesIO()
         figure.savefig(out, format="png", transparent=True, metadata={"Software": None})
         return out.getvalue()

@@ -5,16 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import sqrt
 
-from .facts import Manifest, declared, distinct, other_licences, picked_first, pictured, published, stage, statistic
+from .facts import (
+    LEARNED,
+    Manifest,
+    declared,
+    distinct,
+    other_licences,
+    picked_first,
+    pictured,
+    published,
+    ready_made,
+    stage,
+    statistic,
+)
 from .rows import counted
 from .text import Markdown, code, listed, plural, share
 
+_CHOSEN = ("selection_sft", "bt_pairs")  # what a model learns there is right or wrong
 SKEWED = 1.25  # picks of the most picked position / what uniform would give it
 
 
 def limits(manifest: Manifest) -> list[Markdown]:
     """One sentence or two each, the weightiest first."""
-    parts = (_labels, _position, _validation, _places, _leaks, _gaps, _pictures, _secrets, _licences, _unchecked)
+    parts = (
+        _labels,
+        _scores,
+        _ready,
+        _position,
+        _validation,
+        _places,
+        _leaks,
+        _gaps,
+        _pictures,
+        _secrets,
+        _licences,
+        _unchecked,
+    )
     return [Markdown(line) for part in parts for line in part(manifest)]
 
 
@@ -22,7 +48,8 @@ def _labels(manifest: Manifest) -> Iterator[str]:
     counts = statistic(manifest, "label_status")
     total = sum(counts.values())
     if not total:
-        yield "**No labels.** Nothing here says which candidate is better."
+        if not stage(manifest, "candidate_scores")["in"] and not ready_made(manifest):
+            yield "**No labels.** Nothing here says which candidate is better."
         return
     teachers, unnamed = declared(manifest, "teacher_labels", "teacher")
     if teachers and not unnamed:
@@ -47,6 +74,28 @@ def _labels(manifest: Manifest) -> Iterator[str]:
         )
 
 
+def _scores(manifest: Manifest) -> Iterator[str]:
+    if not stage(manifest, "candidate_scores")["in"]:
+        return
+    scorers, unnamed = declared(manifest, "candidate_scores", "score_source")
+    who = f" of {listed([code(scorer) for scorer in scorers])}" if scorers and not unnamed else ""
+    yield (
+        f"**Scores are estimates**{who}, not what happened: a model trained on them learns their mistakes, and scores "
+        "of two sources are not on one scale."
+    )
+
+
+def _ready(manifest: Manifest) -> Iterator[str]:
+    ready, tables = ready_made(manifest), published(manifest)
+    if brought := [name for name in ready if name in tables and name != "bench_items"]:
+        yield (
+            f"**Ready-made rows** in {listed([code(name) for name in brought])}. Which states, candidates and judges "
+            "are behind them is known to their source only."
+        )
+    if "bench_items" in tables:
+        yield "**`bench_items` are for evaluation.** Whoever trains on them can no longer measure with them."
+
+
 def _position(manifest: Manifest) -> Iterator[str]:
     top, n, total, expected = picked_first(manifest)
     if not n or n <= SKEWED * expected:
@@ -66,21 +115,32 @@ def _position(manifest: Manifest) -> Iterator[str]:
 
 def _validation(manifest: Manifest) -> Iterator[str]:
     tables = published(manifest)
-    if not any("validation" in table["splits"] for table in tables.values()):
-        yield "**There is no validation split.** Whoever tunes on this data has to hold out task groups first."
+    if not any("validation" in table["splits"] for name, table in tables.items() if name != "bench_items"):
+        if set(tables) != {"bench_items", "exclusions"} and set(tables) != {"bench_items"}:
+            yield "**There is no validation split.** Whoever tunes on this data has to hold out task groups first."
         return
-    training = [name for name in ("selection_sft", "bt_pairs") if name in tables]
+    training = [name for name in LEARNED if name in tables]
     rows = {name: tables[name]["splits"].get("validation", {}).get("rows", 0) for name in training}
     if empty := [code(name) for name, n in rows.items() if not n]:
         yield f"**No validation rows** in {listed(empty)}, though other tables have some."
     if sizes := {name: n for name, n in rows.items() if n}:
         held = listed([Markdown(f"{plural(n, 'row')} of {code(name)}") for name, n in sizes.items()])
-        halves = listed([Markdown(f"± {196 * sqrt(0.25 / n):.1f}") for n in sizes.values()])
-        groups = plural(distinct(manifest, "task_group")["validation"], "task group")
-        yield (
-            f"**Validation** holds {held}, from {groups}. An accuracy near 50 % measured on it has a 95 % interval of "
-            f"{halves} points if rows were independent; rows of one task are not, which widens it."
-        )
+        groups = _groups(manifest)
+        said = f"**Validation** holds {held}{', from ' + plural(groups, 'task group') if groups else ''}."
+        if halves := [Markdown(f"± {196 * sqrt(0.25 / n):.1f}") for name, n in sizes.items() if name in _CHOSEN]:
+            said += (
+                f" An accuracy near 50 % measured on it has a 95 % interval of {listed(halves)} points if rows were "
+                "independent; rows of one task are not, which widens it."
+            )
+        yield said
+
+
+def _groups(manifest: Manifest) -> int:
+    """Task groups that rows of validation are from."""
+    if found := distinct(manifest, "task_group")["validation"]:
+        return found
+    measured = statistic(manifest, "audits").get("overlap", {})
+    return max((facts["task"]["validation"] for facts in measured.values() if "task" in facts), default=0)
 
 
 def _places(manifest: Manifest) -> Iterator[str]:
@@ -176,7 +236,10 @@ def _licences(manifest: Manifest) -> Iterator[str]:
 
 
 def _unchecked(manifest: Manifest) -> Iterator[str]:
-    missing = ["a person's review of labels, prompts and screenshots"]
+    reviewed = stage(manifest, "reviews")["out"]
+    if reviewed:
+        yield f"**Reviewed in part.** People looked at {plural(reviewed, 'item')} and at nothing else here."
+    missing = [] if reviewed else ["a person's review of labels, prompts and screenshots"]
     searched = "secrets" in manifest["identity"]["parameters"].get("gates", {})
     missing.append(f"a search for personal data or secrets in {'' if searched else 'texts and '}screenshots")
     yield f"**Not part of this build:** {'; '.join(missing)}."

@@ -7,21 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..schemas.store import TABLES
-from .facts import Manifest, published
+from .facts import READY, Manifest, made_here, published
 from .mermaid import flowchart
 from .text import Markdown, code, count, listed, plural
 from .words import KINDS
 
 MAX_SOURCES = 20  # in the picture; the table below it has them all
 SHORT = 12  # characters of a commit or digest in a label
-# Kind of source -> the table of its records; the others are made from these tables.
+# Kind of what a source holds -> the table of its records.
 OWN_TABLE: Mapping[str, str] = {
     "episodes": "states",
     "states": "states",
     "candidate_sets": "candidate_sets",
     "teacher_labels": "teacher_labels",
+    **{table: table for table in READY},
 }
-_MADE = ("selection_sft", "bt_pairs")
+# (kind, format) of sources whose records hold more than their kind says.
+YIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("episodes", "rest_mcts"): ("states", "candidate_sets", "candidate_scores"),
+    ("episodes", "molmoweb_result"): ("states", "candidate_sets", "teacher_labels"),
+    ("candidate_scores", "molmoweb"): ("candidate_sets", "candidate_scores"),
+}
+_BASE = ("states", "candidate_sets", "teacher_labels")
+_LABELLED = ("selection_sft", "bt_pairs", "actor_sft", "reserve")
 _REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _TAG = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+", re.ASCII)
@@ -30,14 +38,33 @@ _TAG = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+", re.ASCII)
 def fed(manifest: Manifest, kind: str) -> list[str]:
     """The tables of the dataset that records of ``kind`` come into, themselves or in rows made from them."""
     tables = manifest["identity"]["tables"]
-    own = OWN_TABLE.get(kind)
-    return [table for table in TABLES if table in tables and (table == own or (own and table in _MADE))]
+    into = {OWN_TABLE.get(kind), *_feeds(manifest, kind)}
+    return [table for table in TABLES if table in tables and table in into]
+
+
+def _feeds(manifest: Manifest, kind: str) -> list[str]:
+    """The tables of training rows that are made from records of ``kind``."""
+    made = made_here(manifest)
+    if OWN_TABLE.get(kind) in ("states", "candidate_sets") or kind == "reviews":
+        return made
+    if kind == "teacher_labels":
+        return [table for table in made if table in _LABELLED]
+    if kind == "candidate_scores":
+        compared = "scores" in (manifest["identity"]["parameters"].get("bt_pairs") or {}).get("origins", ())
+        return [table for table in made if table != "selection_sft" and (table != "bt_pairs" or compared)]
+    return []
+
+
+def _kinds(source: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the records of a source hold."""
+    return YIELDS.get((source["kind"], source["format"]), (source["kind"],))
 
 
 def picture(manifest: Manifest) -> Markdown:
     """A fenced Mermaid flowchart: sources, the tables that they feed, this version."""
     identity = manifest["identity"]
-    tables = [table for table in published(manifest) if table in (*OWN_TABLE.values(), *_MADE)]
+    made = made_here(manifest)
+    tables = [table for table in published(manifest) if table in OWN_TABLE.values() or table in made]
     nodes: dict[str, list[str]] = {}
     edges: list[tuple[str, str]] = []
     target = {table: f"t{number}" for number, table in enumerate(tables, 1)}
@@ -45,15 +72,14 @@ def picture(manifest: Manifest) -> Markdown:
     shown, left = sources[:MAX_SOURCES], sources[MAX_SOURCES:]
     for number, source in shown:
         nodes[f"s{number}"] = _source(number, source)
-        edges += _into(f"s{number}", source["kind"], target)
+        edges += _into(manifest, f"s{number}", source, target)
     if left:
         records = sum(_records(source) for _, source in left)
         nodes["s0"] = [plural(len(left), "more source"), f"{count(records)} records"]
-        edges += [edge for _, source in left for edge in _into("s0", source["kind"], target)]
+        edges += [edge for _, source in left for edge in _into(manifest, "s0", source, target)]
     for table, node in target.items():
         nodes[node] = [table, plural(identity["tables"][table]["rows"], "row")]
-        if table in _MADE:
-            edges += [(target[base], node) for base in dict.fromkeys(OWN_TABLE.values()) if base in target]
+        edges += [(target[base], node) for base in _BASE if base in target and table in _feeds(manifest, base)]
     here = f"{identity['namespace']}/{identity['name']}"
     nodes["v1"] = [here, f"version {identity['version']}", f"identity {manifest['identity_sha256'][:SHORT]}"]
     edges += [(node, "v1") for node in target.values()]
@@ -62,15 +88,19 @@ def picture(manifest: Manifest) -> Markdown:
 
 def in_words(manifest: Manifest) -> Markdown:
     """The picture as a sentence: which tables each group of sources feeds."""
-    groups: dict[str, list[int]] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
     for number, source in enumerate(manifest["identity"]["sources"], 1):
-        groups.setdefault(source["kind"], []).append(number)
+        groups.setdefault(_kinds(source), []).append(number)
     said = []
-    for kind, numbers in groups.items():
-        tables = [code(table) for table in fed(manifest, kind)]
-        into = listed(tables) if tables else Markdown("no table")
-        who = "source {} goes" if len(numbers) == 1 else "sources {} go"
-        said.append(f"{who.format(_ranges(numbers))} into {into}")
+    for kinds, numbers in groups.items():
+        found = {table for kind in kinds for table in fed(manifest, kind)}
+        tables = [code(table) for table in TABLES if table in found]
+        who, goes = ("source", "goes") if len(numbers) == 1 else ("sources", "go")
+        if kinds == ("reviews",):
+            goes = "decides about rows of" if len(numbers) == 1 else "decide about rows of"
+        else:
+            goes += " into"
+        said.append(f"{who} {_ranges(numbers)} {goes} {listed(tables) if tables else 'no table'}")
     return Markdown("; ".join(said))
 
 
@@ -105,12 +135,14 @@ def _source(number: int, source: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _into(node: str, kind: str, target: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Edges to the table of the records; to those made from it where it is not published."""
-    own = OWN_TABLE.get(kind)
-    if own and own in target:
-        return [(node, target[own])]
-    return [(node, target[table]) for table in _MADE if own and table in target]
+def _into(manifest: Manifest, node: str, source: Mapping[str, Any], target: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Edges to the tables of the records; to those made from them where these are not published."""
+    edges = []
+    for kind in _kinds(source):
+        own = OWN_TABLE.get(kind)
+        into = [own] if own and own in target else _feeds(manifest, kind)
+        edges += [(node, target[table]) for table in into if table in target]
+    return list(dict.fromkeys(edges))
 
 
 def _records(source: Mapping[str, Any]) -> int:

@@ -129,6 +129,15 @@ def relation_rows(manifest: Manifest) -> list[Row]:
     ]
 
 
+def origin_rows(manifest: Manifest, name: str, words: Mapping[str, str]) -> list[Row]:
+    """Value, meaning, pairs, share; nothing where all pairs are what they always were, one teacher's picks."""
+    counts = statistic(manifest, name)
+    total = sum(counts.values())
+    if set(counts) <= {next(iter(words))}:
+        return []
+    return [[code(value), words.get(value, ""), n, share(n, total)] for value, n in ranked(counts)]
+
+
 def prompt_rows(manifest: Manifest) -> list[Row]:
     return [
         [code(p["id"]), p["kind"], settings(p["options"]), code(p["sha256"])]

@@ -59,6 +59,21 @@ REASONS: Mapping[str, str] = {
     "duplicate_loser": "another kept pair of the label has the same losing action",
     "over_budget": "more losers than pairs allowed per candidate set",
     "equal_as_shown": "the two look the same as the prompt shows them",
+    "equal_when_cut": "the two are the same tokens",
+    "too_long": "longer than the longest row, in tokens",
+    "wrong_size": "not one score for each candidate",
+    "unscored": "no score was recorded for it",
+    "score_out_of_range": "the score is not between 0 and 1",
+    "small_gap": "the two scores are too close",
+    "not_corruptible": "the chosen action has nothing that could be spoilt",
+    "no_other_task": "no action of another task could be drawn",
+    "no_messages": "the actor's own messages are not recorded",
+    "below_quality_floor": "the response's score is below the floor",
+    "conflicting_pick": "another label of an equal state and equal alternatives picks otherwise",
+    "review_drop": "a reviewer took it out",
+    "review_relabel": "a reviewer wants another answer",
+    "superseded": "a newer review of the same item counts",
+    "no_item": "nothing here has the id that was reviewed",
 }
 
 # A picture's reasons: one of them is also a label's.
@@ -89,6 +104,45 @@ KINDS: Mapping[str, str] = {
     "states": "states",
     "candidate_sets": "candidate sets",
     "teacher_labels": "teacher labels",
+    "candidate_scores": "scores of candidates",
+    "reviews": "reviews by people",
+    "selection_sft": "ready-made selection rows",
+    "bt_pairs": "ready-made pairs",
+    "pointwise_scores": "ready-made scores",
+    "bench_items": "items of a bench",
+}
+
+# Table -> what its rows are for.
+PURPOSES: Mapping[str, str] = {
+    "selection_sft": "trains a generative model that sees all candidates and replies with its choice",
+    "bt_pairs": "trains a Bradley-Terry model that scores one candidate at a time",
+    "pointwise_scores": "trains a model that predicts the score of one candidate",
+    "actor_sft": "trains the policy itself on responses that were chosen",
+    "reserve": "keeps picks that no candidate lost against, in the form of `actor_sft`",
+    "bench_items": "is for evaluation only and has no split but validation",
+}
+
+# Table -> (one row, several rows) in a sentence.
+ROWS: Mapping[str, tuple[str, str]] = {
+    "selection_sft": ("selection row", "selection rows"),
+    "bt_pairs": ("pair", "pairs"),
+    "pointwise_scores": ("scored candidate", "scored candidates"),
+    "actor_sft": ("response for the actor", "responses for the actor"),
+    "reserve": ("pick in reserve", "picks in reserve"),
+    "bench_items": ("item of a bench", "items of a bench"),
+}
+
+NEGATIVES: Mapping[str, str] = {
+    "sampled": "another candidate of the same set",
+    "corrupted": "the chosen action, spoilt",
+    "cross_task": "an action chosen in another task",
+    "rule": "made by a rule of the source",
+}
+
+PREFERENCES: Mapping[str, str] = {
+    "selection": "the teacher picked the one and not the other",
+    "scores": "the one has the higher score",
+    "outcome": "the one episode of the task ended better than the other",
 }
 
 FACTS: Mapping[str, str] = {
@@ -101,4 +155,7 @@ FACTS: Mapping[str, str] = {
 
 def meaning(stage: str, reason: str) -> str:
     """What a reason of a stage means; empty for one that is not known here."""
-    return (_PICTURES.get(reason) if stage == "states" else None) or REASONS.get(reason, "")
+    picture, other = _PICTURES.get(reason), REASONS.get(reason, "")
+    if picture and stage == "selection_sft" and other:  # of labels, and of ready-made rows
+        return f"{other}; of a ready-made row, {picture}"
+    return picture or other
