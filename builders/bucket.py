@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import mmap
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import orjson
 
 from ..schemas.actions import Parsed, View
 from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
-from . import actors, candidate_scores, candidate_sets, collector, legacy, redact, states, teacher_labels
-from .gathering import COPIED
-from .importers import IMPORTERS, Context, RowImporter
+from . import candidate_scores, candidate_sets, collector, legacy, states, teacher_labels
+from .dealt import Dealt, Record
 from .ledger import Claim, Ledger, Row
 from .ready_rows import ReadyRows
 from .reviews import Reviews
 from .scene import Scene
-from .spec import BuildSpec, SourceSpec
+from .spec import BuildSpec
 from .training_rows import TrainingRows
-from .trajectory_pairs import Episode
 from .writer import TableWriter, Target, WrittenFile
 
 
@@ -60,26 +51,6 @@ class BucketResult:
     audits: Row = field(default_factory=dict)  # as `Audits.partial` gives it
 
 
-class _Record(NamedTuple):
-    """A candidate set, label or score of this bucket, read again at its place."""
-
-    imported: Row
-    declared: SourceSpec
-    file: str
-    line: int
-    sha256: str
-    place: tuple[int, int]  # (number of its file, offset)
-
-    @property
-    def source(self) -> Row:
-        return {"file": self.file, "record_sha256": self.sha256}
-
-    @property
-    def content(self) -> bytes:
-        """What makes two records of one id the same, however they were written."""
-        return orjson.dumps([self.imported, self.declared.constants], option=orjson.OPT_SORT_KEYS)
-
-
 def build_bucket(job: Job) -> BucketResult:
     """Build (or only check) one bucket. A plain function of its job: any executor may run it."""
     with collector.paused():
@@ -90,7 +61,6 @@ class _Bucket:
     def __init__(self, job: Job) -> None:
         self.job, self.spec = job, job.spec
         self.result = BucketResult()
-        self.redaction = redact.of(job.spec)
         self.blobs: dict[str, bytes] = {}
         target = Target(job.out, job.bucket, job.buckets, self.blobs) if job.out else None
         published = (*job.spec.tables, "exclusions")
@@ -100,26 +70,26 @@ class _Bucket:
         self.held_out: set[tuple[int, ...]] = set()
         # No lambda over self: a bucket in a reference cycle would stay in memory beside the next one.
         self.ledger = Ledger(partial(self.tables["exclusions"].add, split="train"))
-        self.stem = job.folder / f"bucket-{job.bucket:05d}"
-        self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics, job.folder)
+        self.training = TrainingRows(job.spec, self.ledger, self.tables, self.result.statistics, job.folder, self.blobs)
         self.audits = self.training.audits
         self.contents: dict[str, str] = {}  # state id -> what stands for all that can be seen of it
         self.judged: list[tuple[list[Row], Scene]] = []  # sets of states that look the same, until the last of them
 
     def run(self) -> BucketResult:
-        index = orjson.loads(self.stem.with_suffix(".json").read_bytes())
+        dealt = Dealt(self.spec, self.job.folder, self.job.files, self.job.bucket)
+        index = dealt.index
         self.audits.hosts = None if index["hosts"] is None else frozenset(index["hosts"])
         for row in index["exclusions"]:
             self.tables["exclusions"].add(row, split="train")
-        self.reviews = Reviews(self._copied(index["reviews"]))
+        self.reviews = Reviews(dealt.copied(index["reviews"]))
         self.training.reviews = self.reviews
-        sets = self._grouped("candidate_sets", "set_id")
-        labels = self._grouped("teacher_labels", "set_id")
-        scores = self._grouped("candidate_scores", "set_id")
+        sets = dealt.grouped("candidate_sets", "set_id")
+        labels = dealt.grouped("teacher_labels", "set_id")
+        scores = dealt.grouped("candidate_scores", "set_id")
         self.held_out = {tuple(place) for place in index["held_out"]}
         if self.spec.split.rule == "legacy_draws":
             self.splits = legacy.splits(*self._draws(sets, labels))
-        built = self._states(index["states"])
+        built = self._states(dealt)
         covered = set()
         looked = ""
         for set_id in sorted(sets, key=lambda s: (self._group(built.get(sets[s][0].imported["state_id"])), s)):
@@ -144,10 +114,10 @@ class _Bucket:
                     self.ledger.exclude(kind, kind, set_id, "no_candidate_set", detail)
         self._coverage("states", sorted(built), covered, "no_candidate_set")
         for places in index["episodes"]:
-            self.training.compare_episodes(self._ends(places))
+            self.training.compare_episodes(dealt.ends(places))
         ready = ReadyRows(self.spec, self.ledger, self.training, self.blobs)
         for kind, places in index["ready"].items():
-            ready.add(kind, list(self._copied(places)))
+            ready.add(kind, list(dealt.copied(places)))
         self.result.issues += ready.issues
         self.result.notes += ready.notes
         self.training.finish(self._train_screenshots(built))
@@ -156,36 +126,23 @@ class _Bucket:
 
     # -- states -------------------------------------------------------------------------------------------------
 
-    def _states(self, spilled: list[tuple[int, int]]) -> dict[str, Row]:
+    def _states(self, dealt: Dealt) -> dict[str, Row]:
         checker = ImageChecker()
         built: dict[str, Row] = {}
-        with ExitStack() as stack:
-            rows = _mapped(self.job.folder / "states.jsonl", stack)
-            blobs = _mapped(self.job.folder / "images.bin", stack)
-            for offset, length in spilled:
-                record = orjson.loads(rows[offset : offset + length])
-                image, given = None, None
-                if record["image"]:
-                    start, size = record["image"]
-                    data = blobs[start : start + size]
-                    try:
-                        image = checker.check(data)
-                        given = sha256_hex(data) if image.ops else image.sha256
-                    except ImageError as error:
-                        self._bad_image(record, error)
-                        continue
-                self.contents[record["row"]["state_id"]] = states.content(record["row"], given)
-                self._state(record, image, built)
+        for record, data in dealt.states():
+            image, given = None, None
+            if data is not None:
+                try:
+                    image = checker.check(data)
+                    given = sha256_hex(data) if image.ops else image.sha256
+                except ImageError as error:
+                    self._bad_image(record, error)
+                    continue
+            self.contents[record["row"]["state_id"]] = states.content(record["row"], given)
+            self._state(record, image, built)
         for row in sorted(built.values(), key=lambda row: (self._group(row), row["state_id"])):
             self._add("states", row)
         return built
-
-    def _ends(self, places: list[tuple[int, int]]) -> list[Episode]:
-        """The episodes whose last states stand there."""
-        with ExitStack() as stack:
-            rows = _mapped(self.job.folder / "states.jsonl", stack)
-            records = [orjson.loads(rows[offset : offset + length]) for offset, length in places]
-        return [Episode(r["row"], self.spec.sources[r["declared"]].dialect or "") for r in records]
 
     def _state(self, record: Row, image: CheckedImage | None, built: dict[str, Row]) -> None:
         split = self.splits[0].get(record["row"]["state_id"], "train") if self.splits else None
@@ -220,57 +177,8 @@ class _Bucket:
 
     # -- candidate sets and labels --------------------------------------------------------------------------------
 
-    def _grouped(self, kind: str, key: str) -> dict[str, list[_Record]]:
-        grouped: dict[str, list[_Record]] = {}
-        for record in self._records(kind):
-            grouped.setdefault(record.imported[key], []).append(record)
-        return grouped
-
-    def _records(self, kind: str) -> Iterator[_Record]:
-        index = array("q", self.stem.with_suffix(f".{kind}").read_bytes())
-        with ExitStack() as stack:
-            opened: dict[int, FileIO] = {}  # read, not mapped: mapped pages count as the worker's memory
-            for place in range(0, len(index), 4):
-                number, line, offset, length = index[place : place + 4]
-                if number == COPIED:
-                    (copied,) = self._copied([(offset, length)])
-                    declared = self.spec.sources[copied["declared"]]
-                    imported, source = copied["row"], copied["source"]
-                    name, sha256 = source["file"], source["record_sha256"]
-                else:
-                    name, path, position = self.job.files[number]
-                    declared = self.spec.sources[position]
-                    if number not in opened:
-                        opened[number] = stack.enter_context(path.open("rb", buffering=0))
-                    opened[number].seek(offset)
-                    raw = opened[number].read(length)
-                    # The partition has read these bytes strictly; here they only have to be read again.
-                    record = orjson.loads(raw)
-                    if self.redaction:
-                        record = self.redaction(record)
-                    importer = IMPORTERS[declared.kind, declared.format]
-                    assert isinstance(importer, RowImporter)
-                    context = Context(declared.dialect or "", path.parent, declared.space, declared.constants)
-                    imported, sha256 = importer.read(record, context), sha256_hex(raw)
-                imported["set_id"] = actors.qualified(self.spec, declared, imported["set_id"])
-                yield _Record(imported, declared, name, line, sha256, (number, offset))
-
-    def _copied(self, places: list[tuple[int, int]]) -> Iterator[Row]:
-        """Records that the partition copied, with ``images`` as bytes; many show the same picture, held once."""
-        pictures: dict[tuple[int, int], bytes] = {}
-        with ExitStack() as stack:
-            if places:
-                rows = _mapped(self.job.folder / "rows.jsonl", stack)
-                blobs = _mapped(self.job.folder / "images.bin", stack)
-            for offset, length in places:
-                record = orjson.loads(rows[offset : offset + length])
-                for start, size in record["images"]:
-                    if (start, size) not in pictures:
-                        pictures[start, size] = blobs[start : start + size]
-                yield record | {"images": [pictures[start, size] for start, size in record["images"]]}
-
     def _draws(
-        self, sets: dict[str, list[_Record]], labels: dict[str, list[_Record]]
+        self, sets: dict[str, list[Record]], labels: dict[str, list[Record]]
     ) -> tuple[dict[str, str], dict[str, list[bool]]]:
         """(set id -> state id, set id -> for each label that names a candidate, whether it is held out)."""
         states_of = {set_id: str(records[0].imported["state_id"]) for set_id, records in sets.items()}
@@ -280,7 +188,7 @@ class _Bucket:
         }
         return states_of, picked
 
-    def _one(self, stage: str, row_id: str, records: list[_Record]) -> _Record | None:
+    def _one(self, stage: str, row_id: str, records: list[Record]) -> Record | None:
         """The one record of an id: repeats are excluded; other contents are an error, or in quarantine all of them."""
         if len(records) == 1:
             return records[0]
@@ -290,7 +198,7 @@ class _Bucket:
         self.result.issues += issues
         return ordered[0] if stands else None
 
-    def _set(self, record: _Record, state: Row, label_records: list[_Record], score_records: list[_Record]) -> None:
+    def _set(self, record: Record, state: Row, label_records: list[Record], score_records: list[Record]) -> None:
         declared = record.declared
         assert declared.space is not None
         assert declared.dialect is not None
@@ -322,9 +230,9 @@ class _Bucket:
         self.training.settle()
         self.judged.clear()
 
-    def _scores(self, records: list[_Record], set_row: Row) -> candidate_scores.Scores:
+    def _scores(self, records: list[Record], set_row: Row) -> candidate_scores.Scores:
         """The scores of a set, by what made them; records that do not fit the set are excluded."""
-        by_source: dict[str, list[_Record]] = {}
+        by_source: dict[str, list[Record]] = {}
         for record in records:
             by_source.setdefault(candidate_scores.source_of(record.imported, record.declared), []).append(record)
         found: candidate_scores.Scores = {}
@@ -342,8 +250,8 @@ class _Bucket:
             found[source] = scores
         return found
 
-    def _labels(self, records: list[_Record], set_row: Row, parsed: list[Parsed]) -> list[Row]:
-        built: dict[str, list[tuple[_Record, Row]]] = {}
+    def _labels(self, records: list[Record], set_row: Row, parsed: list[Parsed]) -> list[Row]:
+        built: dict[str, list[tuple[Record, Row]]] = {}
         for record in records:
             split = set_row["split"]
             if self.splits:
@@ -397,11 +305,3 @@ class _Bucket:
         for table in self.tables.values():
             result.files += table.close()
         return result
-
-
-def _mapped(path: Path, stack: ExitStack) -> Any:
-    """The bytes of a file, mapped; an empty file cannot be mapped and is just empty."""
-    if path.stat().st_size == 0:
-        return b""
-    file = stack.enter_context(path.open("rb"))
-    return stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
