@@ -44,6 +44,9 @@ def show(report: Report) -> None:
     for speech in report.speech:
         read = f", which reads {speech.read:,} of {speech.responses:,} sampled responses" if speech.responses else ""
         output.note(f"{speech.format}: dialect {speech.dialect}{read}; points are {speech.space}")
+    if taken := report.counts.get("taken_candidates"):
+        read = taken - report.counts["unread_candidates"]
+        output.note(f"of the {taken:,} candidates that are taken, {read:,} ({read / taken:.1%}) are read")
     for what, counts in (
         ("temperature", report.temperatures), ("actor", report.actors), ("teacher", report.teachers),
     ):  # fmt: skip

@@ -152,8 +152,11 @@ def report(place: Path, found: Folder, specs: Sequence[SourceSpec], surveyed: Su
 
 
 def _counts(surveyed: Survey, conflicts: Sequence[Conflict]) -> dict[str, int]:
-    """What the sources hold. Of episodes, tasks and screenshots: how many distinct ones the states that are taken have;
-    of sets also distinct ids, whether they are taken or not; of states with a label, all whose set a label names."""
+    """What the sources hold, whatever is then put aside.
+
+    Of episodes, tasks and screenshots: how many distinct ones the states that are taken have; of sets: distinct ids,
+    whether they are taken or not; of states with a label: all whose set a label names.
+    """
     kinds, facts = Counter[str](), surveyed.tally.facts
     for (_, kind), n in surveyed.tally.kinds.items():
         kinds[kind] += n
@@ -175,6 +178,8 @@ def _counts(surveyed: Survey, conflicts: Sequence[Conflict]) -> dict[str, int]:
             "candidate_records": kinds["candidate_sets"],
             "candidate_sets": ledger["candidate_sets"]["out"] + len(lost),
             "candidates": facts["candidates", None],
+            "taken_candidates": sum(int(size) * n for size, n in statistics.get("set_size", {}).items()),
+            "unread_candidates": statistics.get("unparsed_candidates", {}).get("all", 0),
             "conflicting_ids": len(contested),
             "conflicting_states": len({conflict.state_id for conflict in contested}),
         }

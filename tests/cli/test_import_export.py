@@ -44,6 +44,7 @@ def test_what_a_person_reads(folder: Path) -> None:
         "distinct candidate sets 117",
         "refused runs/notes.json: 2 records of no known form",
         "first_release: dialect function, which reads 250 of 250 sampled responses; points are pixel",
+        "of the 580 candidates that are taken, 580 (100.0%) are read",
         "temperature 1.0: 1 (0.8%), not recorded: 117 (99.2%)",
         "teacher me: 117 (100.0%)",
         "1 id of candidate_sets in conflict over 1 state, all of their records put aside:",

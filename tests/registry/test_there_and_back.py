@@ -53,7 +53,7 @@ def registry_of(release: Path, folder: Path) -> tuple[Report, Registry]:
 
 
 @pytest.fixture(
-    scope="module", params=[0.02, pytest.param(1.0, marks=[pytest.mark.slow, pytest.mark.timeout(600)])], ids=str
+    scope="module", params=[0.01, pytest.param(1.0, marks=[pytest.mark.slow, pytest.mark.timeout(600)])], ids=str
 )
 def trip(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trip:
     folder = tmp_path_factory.mktemp("trip")
@@ -103,6 +103,15 @@ def test_responses_are_read_in_the_dialect_that_was_found(trip: Trip) -> None:
     (speech,) = trip.report.speech
     assert (speech.dialect, speech.space) == ("openwebrl", "norm1000")
     assert 0.95 < speech.read / speech.responses <= 1  # one set in a hundred holds a response without a call
+    contested = {conflict.id for conflict in trip.report.conflicts}
+    responses = [
+        response
+        for record in records(trip.release / FILES[1])
+        if record["state_id"] not in contested
+        for response in record["candidates"]
+    ]
+    assert trip.report.counts["taken_candidates"] == len(responses)
+    assert trip.report.counts["unread_candidates"] == sum("<tool_call>" not in response for response in responses) > 0
 
 
 def test_labels_of_quarantined_sets_are_told_with_their_lines(trip: Trip) -> None:
