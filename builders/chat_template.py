@@ -14,15 +14,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..schemas.errors import ArmError
 
-FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")  # the first that has one counts
-
 
 class ChatTemplate:
-    """The template in ``folder``. Raises ArmError when there is none, or none that can be read."""
+    """The template in the first of ``paths`` that has one. Raises ArmError when none has, or it cannot be read."""
 
-    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, paths: Sequence[Path], variables: Mapping[str, str]) -> None:
         """``variables`` are the special tokens by name, such as bos_token."""
-        self._path, source = _found(folder)
+        self._path, source = _found(paths)
         self._variables = dict(variables)
         try:
             self._template = _environment().from_string(source)
@@ -40,9 +38,8 @@ class ChatTemplate:
             raise ArmError(f"the chat template refuses a row: {error}", where=str(self._path)) from error
 
 
-def _found(folder: Path) -> tuple[Path, str]:
-    for name in FILES:
-        path = folder / name
+def _found(paths: Sequence[Path]) -> tuple[Path, str]:
+    for path in paths:
         if not path.is_file():
             continue
         text = path.read_text("utf-8")
@@ -51,7 +48,10 @@ def _found(folder: Path) -> tuple[Path, str]:
             source = {one["name"]: one["template"] for one in source}.get("default")
         if source:
             return path, str(source)
-    raise ArmError("has no chat template", where=str(folder), next_command=f"put {FILES[0]} of the base model there")
+    first = paths[0]
+    raise ArmError(
+        "has no chat template", where=str(first.parent), next_command=f"put the base model's {first.name} there"
+    )
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

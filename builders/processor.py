@@ -19,18 +19,11 @@ import orjson
 
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
-from . import chat_template
-from .chat_template import ChatTemplate
 from .spec import TokenSpec
 
 TOKENIZER = "tokenizer.json"
-FILES = (
-    TOKENIZER,
-    *chat_template.FILES,
-    "special_tokens_map.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-)
+TEMPLATES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")  # the first that has one counts
+FILES = (TOKENIZER, *TEMPLATES, "special_tokens_map.json", "preprocessor_config.json", "processor_config.json")
 INSTALL = 'pip install "action-reward-models[tokens]"'
 # Classes of transformers that resize by one rule: those of Qwen2-VL, which Qwen2.5-VL, Qwen3-VL and Qwen3.5 use, too.
 QWEN = ("Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2VLImageProcessorPil")
@@ -68,10 +61,12 @@ class Processor:
     """Text, tokens and pictures of one base model."""
 
     def __init__(self, folder: Path) -> None:
+        from .chat_template import ChatTemplate
+
         self._folder = folder
         config = _json(folder / "tokenizer_config.json") | _json(folder / "special_tokens_map.json")
         named = {n: t for n in _SPECIAL if isinstance(t := _content(config.get(n)), str)}
-        self.template = ChatTemplate(folder, named)
+        self.template = ChatTemplate([folder / name for name in TEMPLATES], named)
         extra = config.get("extra_special_tokens")
         pictured = config.get("image_token") or (extra.get("image_token") if isinstance(extra, dict) else None)
         self.image_token = _content(pictured) or "<|image_pad|>"
