@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..schemas.errors import Issue
+from ..schemas.images import ImageChecker, ImageError
 from ..schemas.manifest import NAME
 
 MAX_FILE_BYTES = 50 * 10**9  # the Hub's older hard limit; it warns above 200 GB and refuses 500 GB today
@@ -16,6 +17,8 @@ MAX_FOLDER_ENTRIES = 10_000  # the Hub's limit for files and folders in one fold
 # A release is one commit. The Hub recommends less than 100 files in one and ends a request after 60 s; 300 have been
 # seen to pass, and with ten times what it recommends we would find out after the upload.
 FEW_FILES, MAX_FILES = 100, 1_000
+MAX_FIGURE_BYTES = 2 * 10**6  # a figure of a card: everybody who opens the card loads it
+_PNG = b"\x89PNG\r\n\x1a\n"
 # Left by training and by tools: unpickling runs code, the rest holds local paths, states of no use, or secrets.
 NEVER = (
     "optimizer*.pt", "optimizer*.bin", "scheduler*.pt", "rng_state*", "training_args.bin", "*.pkl", "*.pickle", "*.pyc",
@@ -54,6 +57,27 @@ def problems(folder: Path, files: Sequence[str]) -> Iterator[Issue]:
     for entry, count in sorted(_entries(files).items()):
         if count > MAX_FOLDER_ENTRIES:
             yield Issue(entry, 0, "$", f"has {count:,} entries; the Hub allows {MAX_FOLDER_ENTRIES:,} in one folder")
+
+
+def figures(folder: Path, files: Sequence[str]) -> Iterator[Issue]:
+    """Issues of the card's figures: whoever opens the card is shown them."""
+    checker = ImageChecker()
+    for path in files:
+        if not path.startswith("assets/"):
+            continue
+        if not path.endswith(".png"):
+            yield Issue(path, 0, "$", "is no PNG: figures of the card are")
+        elif (size := (folder / path).stat().st_size) > MAX_FIGURE_BYTES:
+            yield Issue(path, 0, "$", f"has {size:,} bytes, and {MAX_FIGURE_BYTES:,} are too many for a figure")
+        else:
+            data = (folder / path).read_bytes()
+            try:
+                checker.check(data)
+            except ImageError as error:
+                yield Issue(path, 0, "$", f"is no picture: {error.message}")
+            else:
+                if not data.startswith(_PNG):
+                    yield Issue(path, 0, "$", "is no PNG, and is called one")
 
 
 def warnings(files: Sequence[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from ..schemas.manifest import manifest_of
 from ..schemas.versions import of_tag, parse
 from .hub import Hub, Refs, RemoteFile, checked_repo_id
 from .preflight import preflight
-from .release import CARD, Keep, Operation, Release, Remote, make_release, read_as_rows, strangers
+from .release import ASSETS, CARD, MANIFEST, Keep, Operation, Release, Remote, make_release, read_as_rows, strangers
 
 Progress = Callable[[str, int, int], None]
 Check = Callable[[Path], list[Issue]]
@@ -121,7 +121,7 @@ def plan(
         release = made(tagged)
         changes = release.operations(tagged)
         if changes and _written_otherwise(manifest, tagged, release, changes):
-            warnings += ("this version of arm would write the card or load.py otherwise; the next release will",)
+            warnings += ("the card, its figures or load.py would be written otherwise now; the next release will",)
         elif changes:
             raise _stands_elsewhere(hub, repo, tag, refs, changes, base or tagged, release)
         operations: tuple[Operation, ...] = ()
@@ -145,13 +145,17 @@ def plan(
 
 
 def _written_otherwise(built: dict[str, Any], tagged: Remote, release: Release, changes: tuple[Operation, ...]) -> bool:
-    """Whether only what arm writes beside the rows differs, since another version wrote it: no reason for a release."""
+    """Whether only what arm writes beside the rows differs, since another version wrote it: no reason for a release.
+
+    Figures alone differ with the library that drew them, too.
+    """
     if tagged.manifest is None or tagged.card is None or any(change.path.startswith("data/") for change in changes):
         return False
     card = release.files[CARD].source
     assert isinstance(card, bytes)
     by, now = tagged.manifest["environment"], built["environment"]
     other = any(by[key] != now[key] for key in ("action_reward_models", "code_sha256"))
+    other = other or all(change.path == MANIFEST or change.path.startswith(ASSETS) for change in changes)
     same = tagged.manifest["identity_sha256"] == release.manifest["identity_sha256"]
     return other and same and words(tagged.card) == words(card.decode())
 

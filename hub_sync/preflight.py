@@ -51,6 +51,7 @@ def preflight(
     # What Python leaves where load.py was imported is not published, and no reason not to publish.
     issues += [issue for issue in check(folder) if not issue.file.startswith("__pycache__/")]
     issues += limits.problems(folder, files)
+    issues += limits.figures(folder, files)
     issues += _sizes(folder, files, manifest)
     if CARD in files:
         issues += [Issue(CARD, 0, "$", message) for message in _card((folder / CARD).read_bytes(), manifest)]

@@ -17,9 +17,9 @@ from ..schemas.errors import ArmError
 from ..schemas.ids import sha256_hex
 from .hub import Hub, RemoteFile, git_blob_id
 
-CARD, MANIFEST = "README.md", manifests.NAME
+CARD, MANIFEST, ASSETS = "README.md", manifests.NAME, "assets/"
 Keep = Literal["hub", "local"]
-_OURS = ("data/", "schemas/", "prompts/", "assets/", "load.py")  # where builds write
+_OURS = ("data/", "schemas/", "prompts/", ASSETS, "load.py")  # where builds write
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def needed(
     """The bump that a release of ``after`` needs when ``before`` was published last, and why, the weightiest first.
 
     ``card_changed`` says whether the person's words on the card differ; what is generated follows from the manifest.
-    ``files_changed`` says whether a file beside the rows does (load.py, schemas, prompts, pictures); None compares
+    ``files_changed`` says whether a file beside the rows does (load.py, schemas, prompts); None compares
     those that the manifests name. Data files with equal rows in other bytes are no change, and withdrawing a version
     is none. Reasons are empty for `Level.NONE`.
     """
@@ -134,13 +134,16 @@ def _described(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[
 
 
 def _files_differ(before: Manifest, after: Manifest) -> bool:
-    """Whether a file beside the rows differs. load.py names its release, and tells something in the same one only."""
+    """Whether a file beside the rows differs. load.py names its release, and tells something in the same one only.
+
+    Figures are of the card's generated part: they follow from the manifest, and their bytes from whoever drew them.
+    """
     same = all(before["identity"][name] == after["identity"][name] for name in _NAMES)
     old, new = (
         {
             path: entry["sha256"]
             for path, entry in manifest["environment"]["files"].items()
-            if not path.startswith("data/") and (same or path != "load.py")
+            if not path.startswith(("data/", "assets/")) and (same or path != "load.py")
         }
         for manifest in (before, after)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from action_reward_models.builders import runner
 from action_reward_models.cards.dataset import render
+from action_reward_models.cards.figures import figures
 from action_reward_models.hub_sync import limits, scan
 from action_reward_models.hub_sync.preflight import Preflight, preflight
 from action_reward_models.registry import check_build
 from action_reward_models.schemas.errors import ArmError, Issue
 from action_reward_models.schemas.ids import canonical_json, file_sha256, sha256_hex
 from action_reward_models.tests.builders.conftest import Toy
+from PIL import Image
 
 TOKEN = "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi"
 HEX = sha256_hex("x")[:32]
@@ -68,6 +71,30 @@ def test_no_manifest_no_publication(folder: Path) -> None:
 def test_the_content_is_checked(folder: Path) -> None:
     (folder / "schemas" / "state-1.json").unlink()
     assert Issue("schemas/state-1.json", 0, "$", "is missing") in run(folder).issues
+
+
+def _figure(folder: Path, name: str, data: bytes) -> list[Issue]:
+    (folder / "assets").mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+    path = folder / "manifest.json"
+    manifest = orjson.loads(path.read_bytes())
+    manifest["environment"]["files"][name] = {"sha256": sha256_hex(data), "bytes": len(data)}
+    path.write_bytes(orjson.dumps(manifest))
+    return [issue for issue in run(folder, unchecked).issues if issue.file == name]
+
+
+def test_figures_are_small_pngs(folder: Path, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    png = figures(orjson.loads((plain / "manifest.json").read_bytes())["identity"])["assets/slots.png"]
+    gif = io.BytesIO()
+    Image.new("RGB", (4, 4)).save(gif, "GIF")
+    assert _figure(folder, "assets/slots.png", png) == []
+    assert [i.message for i in _figure(folder, "assets/x.svg", b"<svg/>")] == ["is no PNG: figures of the card are"]
+    assert [i.message for i in _figure(folder, "assets/slots.png", gif.getvalue())] == ["is no PNG, and is called one"]
+    (cut,) = _figure(folder, "assets/slots.png", png[:-40])
+    assert cut.message.startswith("is no picture: ")
+    monkeypatch.setattr(limits, "MAX_FIGURE_BYTES", 100)
+    (huge,) = _figure(folder, "assets/slots.png", png)
+    assert huge.message == f"has {len(png):,} bytes, and 100 are too many for a figure"
 
 
 def test_sizes_are_those_that_the_card_adds_up(folder: Path) -> None:

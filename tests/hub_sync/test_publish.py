@@ -15,6 +15,7 @@ from action_reward_models.hub_sync.publish import publish
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.tests.hub_sync.steps import commits, repo, tags, write
+from PIL import Image
 
 if TYPE_CHECKING:
     from tests.hub_sync.conftest import Publisher
@@ -62,6 +63,43 @@ def test_a_rebuild_of_the_same_rows_does_nothing(publisher: Publisher, hub: Hub)
     (renewed / "README.md").write_text(render(manifest))
     again = publisher.push(hub)
     assert (again.commit, again.committed) == (first.commit, False)
+
+
+def test_figures_that_another_library_drew_are_no_new_version(publisher: Publisher, hub: Hub) -> None:
+    built = publisher.build()
+    assert (built / "assets" / "slots.png").is_file()
+    first = publisher.push(hub)
+    _draw_otherwise(built)
+    planned = publisher.plan(hub)
+    assert (planned.tagged, planned.operations) == (first.commit, ())
+    assert planned.warnings == (
+        "the card, its figures or load.py would be written otherwise now; the next release will",
+    )  # fmt: skip
+    publisher.version = "1.0.1"
+    _draw_otherwise(publisher.build())
+    sent = {operation.path for operation in publisher.plan(hub).operations}
+    assert sent == {"README.md", "assets/slots.png", "load.py", "manifest.json"}
+
+
+def test_a_changed_figure_is_no_excuse_for_other_rows_or_words(publisher: Publisher, hub: Hub) -> None:
+    built = publisher.build()
+    publisher.push(hub)
+    _draw_otherwise(built)
+    card = built / "README.md"
+    card.write_text(card.read_text() + "\nWords of a person.\n")
+    with pytest.raises(ArmError, match=r"v1\.0\.0 is published"):
+        publisher.plan(hub)
+
+
+def _draw_otherwise(built: Path) -> None:
+    """As matplotlib of another version would."""
+    path = built / "assets" / "slots.png"
+    image = Image.open(path)
+    image.putpixel((0, 0), (1, 2, 3, 4))
+    image.save(path)
+    manifest = orjson.loads((built / "manifest.json").read_bytes())
+    manifest["environment"]["files"]["assets/slots.png"] = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
+    (built / "manifest.json").write_bytes(orjson.dumps(manifest))
 
 
 def test_only_what_changed_is_sent(publisher: Publisher, hub: Hub) -> None:

@@ -48,6 +48,11 @@ def other_bytes(manifest: Manifest) -> None:
     manifest["environment"]["files"]["data/states/train-00000-of-00001.parquet"]["sha256"] = OTHER
 
 
+def figure(manifest: Manifest) -> None:
+    """Drawn anew from the same figures, by another library."""
+    manifest["environment"]["files"]["assets/slots.png"] = {"sha256": OTHER, "bytes": 9}
+
+
 def identity(**values: Any) -> Change:
     return lambda manifest: manifest["identity"].update(values)
 
@@ -68,6 +73,7 @@ CASES: list[tuple[str, Change, Level, list[str]]] = [
     ("a prompt that no row uses", identity(prompts=[]), Level.PATCH, ["the prompts differ"]),
     ("parameters", identity(parameters={}), Level.PATCH, ["the parameters differ"]),
     ("a template", file("prompts/scalar-1.json"), Level.PATCH, ["files beside the rows differ"]),
+    ("a figure", figure, Level.NONE, []),
     ("load.py of the same version", file("load.py"), Level.PATCH, ["files beside the rows differ"]),
     ("a label", flip, Level.MINOR, ["the rows of teacher_labels (as many as before)"]),
     ("a row more", add_row, Level.MINOR, ["the rows of states: 153 -> 154"]),
