@@ -10,38 +10,47 @@ from ...schemas.actions import Parsed
 from .counts import NAMED, Counts, Json, part, rounded, tree
 
 Row = Mapping[str, Any]
-_COLUMNS = (("prompt", "completion"), ("prompt", "chosen", "rejected"))  # of other tables, of bt_pairs
+_COLUMNS = ("prompt", "completion", "chosen", "rejected")  # of messages, where a table has them
 
 
 class Distributions:
-    """What one bucket counts; ``counts`` hands it over."""
+    """What one bucket counts; ``counts`` hands it over. Called for every row, so that nothing is made twice."""
 
     def __init__(self) -> None:
-        self._lengths: dict[str, Counter[int]] = {}  # in characters, exactly
+        self._responses: Counter[int] = Counter()  # candidates by length in characters
         self._verbs: dict[str, Counter[str]] = {"candidates": Counter(), "picks": Counter()}
+        self._columns: dict[str, list[tuple[str, Counter[int]]]] = {}  # table -> its columns with rows by length
         self._pair_types: Counter[tuple[str, str]] = Counter()
         self._last: dict[str, tuple[Any, int]] = {}  # messages and their length, by column
 
-    def candidates(self, responses: Iterable[str], parsed: Sequence[Parsed]) -> None:
-        self._of("candidate").update(map(len, responses))
-        self._verbs["candidates"].update(map(_verb, parsed))
+    def candidates(self, responses: Iterable[str], parsed: Iterable[Parsed]) -> None:
+        lengths, verbs = self._responses, self._verbs["candidates"]
+        for response in responses:
+            lengths[len(response)] += 1
+        for p in parsed:
+            verbs[_verb(p)] += 1
 
     def pick(self, picked: Parsed) -> None:
         self._verbs["picks"][_verb(picked)] += 1
 
     def row(self, table: str, row: Row) -> None:
-        for column in _COLUMNS[table == "bt_pairs"]:
-            if (messages := row.get(column)) is not None:
-                last = self._last.get(column)  # pairs of a label share the prompt and the chosen side
-                if last is None or messages is not last[0]:
-                    last = self._last[column] = messages, _characters(messages)
-                self._of(f"{table}.{column}")[last[1]] += 1
+        columns = self._columns.get(table)
+        if columns is None:
+            columns = self._columns[table] = [(name, Counter()) for name in _COLUMNS if name in row]
+        for column, lengths in columns:
+            messages, last = row[column], self._last.get(column)
+            if messages is None:
+                continue
+            if last is None or messages is not last[0]:  # pairs of a label share the prompt and the chosen side
+                last = self._last[column] = messages, _characters(messages)
+            lengths[last[1]] += 1
         if table == "bt_pairs":
             self._pair_types[row["split"], row["pair_type"]] += 1
 
     def counts(self) -> Counts:
         made: Counts = Counter()
-        for name, lengths in self._lengths.items():
+        named = {f"{table}.{column}": n for table, columns in self._columns.items() for column, n in columns}
+        for name, lengths in ({"candidate": self._responses} | named).items():
             for length, n in lengths.items():
                 made["lengths", name, "bins", str(bin_of(length))] += n
                 made["lengths", name, "sum", ""] += length * n
@@ -49,12 +58,6 @@ class Distributions:
             made.update({("verbs", whose, verb): n for verb, n in verbs.items()})
         made.update({("pair_types", *key): n for key, n in self._pair_types.items()})
         return made
-
-    def _of(self, name: str) -> Counter[int]:
-        found = self._lengths.get(name)
-        if found is None:
-            found = self._lengths[name] = Counter()
-        return found
 
 
 def report(counts: Counts) -> Json:

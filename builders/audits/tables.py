@@ -51,7 +51,10 @@ class Tables:
 
     def add_row(self, table: str, row: Row, row_id: str) -> None:
         """A training row that was written."""
-        units, pictures = self._rows.setdefault((table, row["split"]), (set(), set()))
+        key = table, row["split"]
+        if key not in self._rows:
+            self._rows[key] = set(), set()
+        units, pictures = self._rows[key]
         units.add(row_id if row_id in self._units else row.get("state_id"))
         pictures.update(row["images"])
 
