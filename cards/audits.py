@@ -23,9 +23,9 @@ BASELINES: Mapping[str, str] = {
     "shortest": "the shortest",
 }
 _VERDICTS: Mapping[str, str] = {
-    "no": "hardly any room: a model that beats the majority can gain little here",
-    "unsure": "some room: small gains need many rows to be seen",
-    "go": "there is room for a model to be better than the majority",
+    "no": "That is under 10 %: there is little to gain over the majority.",
+    "unsure": "That is from 10 to 25 %: what there is to gain over the majority takes many rows to be seen.",
+    "go": "That is over 25 %: there is room to be better than the majority.",
 }
 _HOW: Mapping[str, str] = {"exact": "same text", "normalised": "same words", "near": "nearly the same"}
 # Facts of the overlap; of `states`, a state is all that a prompt could show of it.
@@ -163,31 +163,30 @@ def _best(found: Audits) -> Markdown | None:
 def _room(found: Audits) -> Iterator[str]:
     room = found.get("headroom") or {}
     if room.get("sets"):
-        verdict = _VERDICTS.get(room.get("verdict") or "", "")
         where = f"{room['differs']:,} of {plural(room['sets'], 'judged set')} ({percent(room['share'])})"
-        yield (
-            f"**Headroom.** In {where} the pick is not the action that most candidates have"
-            f"{': ' + verdict if verdict else ''}. "
-            "Under 10 % counts as no room, over 25 % as enough."
-        )
+        verdict = _VERDICTS.get(room.get("verdict") or "", "")
+        yield f"**Headroom.** In {where} the pick is not the action that most candidates have. {verdict}".rstrip()
 
 
 def _alternatives(found: Audits) -> Iterator[str]:
     choice = found.get("no_choice") or {}
     if choice.get("sets"):
         near = choice["near_only"]
-        also = f" ({near:,} of them clicks on practically one place)" if near else ""
+        also = f", {near:,} of them clicks on practically one place" if near else ""
         where = f"{choice['one_action'] + near:,} of {plural(choice['sets'], 'candidate set')}"
-        yield f"**No real choice** in {where} ({percent(choice['share'])}){also}: all candidates do the same."
+        yield f"**No real choice** in {where} ({percent(choice['share'])}{also}): all candidates do the same."
     picks = found.get("equivalent_picks") or {}
     if picks.get("labels"):
+        labels = plural(picks["labels"], "usable label")
         how = [f"{picks['same']:,} the very same action"] if picks["same"] else []
         how += [f"{picks['near']:,} a nearly equal one"] if picks["near"] else []
-        counted = f" ({' and '.join(how)})" if how else ""
-        yield (
-            f"**Equivalent picks.** In {percent(picks['share'])} of {plural(picks['labels'], 'usable label')} another "
-            f"candidate does the same as the picked one{counted}: compare actions, not indices."
-        )
+        if how:
+            yield (
+                f"**Equivalent picks.** In {percent(picks['share'])} of {labels} another candidate does the same as "
+                f"the picked one ({' and '.join(how)}): compare actions, not indices."
+            )
+        else:
+            yield f"**No equivalent picks.** In none of {labels} does another candidate do the same as the picked one."
 
 
 def _slots(found: Audits) -> Iterator[str]:
@@ -241,7 +240,7 @@ def _conflicts(found: Audits) -> Iterator[str]:
 
 
 def _p(value: float | None) -> str:
-    return "p unknown" if value is None else f"p < {_SMALL}" if value < _SMALL else f"p = {value:.3f}"
+    return "p unknown" if value is None else f"p below {_SMALL}" if value < _SMALL else f"p = {value:.3f}"
 
 
 # -- findings -----------------------------------------------------------------------------------------------------
@@ -307,7 +306,7 @@ def _verbs(found: Mapping[str, Mapping[str, int]]) -> list[Row]:
 
 def _hosts(found: Mapping[str, Any]) -> Markdown | None:
     top = found.get("top") or []
-    if not top:
+    if not top or all(n["host"] == "-" for n in top):
         return None
     shown = [
         Markdown(f"{'unknown' if n['host'] == '-' else code(n['host'], 80)} ({plural(n['states'], 'state')})")

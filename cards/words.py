@@ -118,7 +118,7 @@ PURPOSES: Mapping[str, str] = {
     "bt_pairs": "trains a Bradley-Terry model that scores one candidate at a time",
     "pointwise_scores": "trains a model that predicts the score of one candidate",
     "actor_sft": "trains the policy itself on responses that were chosen",
-    "reserve": "keeps picks that no candidate lost against, in the form of `actor_sft`",
+    "reserve": "keeps picks without a usable loser, in the form of `actor_sft`",
     "bench_items": "is for evaluation only and has no split but validation",
 }
 
