@@ -104,6 +104,8 @@ def _lengths(manifest: Manifest) -> bytes | None:
     if not found:
         return None
 
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     def draw(axes: Axes) -> None:
         for (name, length), colour in zip(found, COLOURS, strict=False):
             bins = sorted((max(int(least), 1), n) for least, n in length["bins"].items())
@@ -113,11 +115,13 @@ def _lengths(manifest: Manifest) -> bytes | None:
             axes.plot([], color=colour, label=name.replace(".", " "), linewidth=6, alpha=0.75)
             axes.axvline(max(length["median"], 1), color=colour, linewidth=0.8, linestyle=":")
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=99))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_ylim(bottom=0)
         axes.set_xlabel("characters (dotted: median)")
         axes.set_ylabel("share, %")
-        axes.legend(frameon=False, labelcolor=INK)
+        axes.legend(frameon=False, labelcolor=INK, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
 
     return _png(draw, 3.2)
 
@@ -177,7 +181,7 @@ def _png(draw: Callable[[Axes], None], height: float) -> bytes:
         axes.spines[["top", "right"]].set_visible(False)
         for spine in axes.spines.values():
             spine.set_color(INK)
-        axes.tick_params(colors=INK, labelsize=9)
+        axes.tick_params(which="both", colors=INK, labelsize=9)
         for label in (axes.xaxis.label, axes.yaxis.label):
             label.set_color(INK)
         out = io.BytesIO()

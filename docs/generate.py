@@ -16,7 +16,7 @@ from action_reward_models.cli import VERBS, arm
 from action_reward_models.schemas.store import TABLES, load, names
 
 FOLDER = Path(__file__).parent
-_BEYOND = ("pointwise_score/1", "actor_sft/1", "reserve/1", "review/1", "eval_prediction/1", "eval_report/1")
+_BEYOND = ("eval_prediction/1", "eval_report/1")
 
 
 def cli() -> str:
