@@ -74,9 +74,11 @@ def build(
     out = out.resolve()  # through a link: the folder it leads to is replaced, not the link
     prompts = _prompts(spec)
     with workspace(out) as work:
+        work.keep = True  # nothing is known yet against what an earlier run had finished
         refuse_foreign(out, spec.name)
         if isinstance(executor, Cluster):
             executor.inspect(work.run, [path for source in spec.sources for _, path in source.files])
+        work.keep = False
         parts = partition(spec, work.run, progress)
         if parts.issues:
             raise failure(parts.issues)

@@ -117,6 +117,30 @@ def test_a_build_that_fails_leaves_nothing(some: Toy, monkeypatch: pytest.Monkey
     assert not work.exists()
 
 
+def test_a_refusal_before_anything_is_read_keeps_what_was_finished(
+    some: Toy, monkeypatch: pytest.MonkeyPatch, built: list[int]
+) -> None:
+    spec, out = some.spec(shards=SHARDS), some.folder / "out"
+    interrupted(spec, out, monkeypatch)
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(ArmError, match="is not a build"):
+        build(spec, out)
+    (out / "notes.txt").unlink()
+    built.clear()
+    build(spec, out)
+    assert built == [*range(KEPT, SHARDS)]
+
+
+def test_records_that_cannot_be_used_leave_nothing(some: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = some.folder / "out"
+    work = interrupted(some.spec(shards=SHARDS), out, monkeypatch)
+    some.labels.append(b"{}\n")
+    with pytest.raises(ArmError, match="nothing was built"):
+        build(some.spec(shards=SHARDS), out)
+    assert not work.exists()
+
+
 def test_an_interrupt_before_the_first_bucket_leaves_nothing(some: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
