@@ -148,6 +148,8 @@ def _declaration(identity: Mapping[str, Any], found: Mapping[str, Path]) -> dict
         tables[table] = {"images": how} if how else {}
         if options := parameters.get(table):
             tables[table] |= _options(options, found)
+    if "ready_rules" in parameters:
+        tables["bt_pairs"]["rules"] = parameters["ready_rules"]
     dataset = {
         **{name: identity[name] for name in ("name", "version", "license", "description") if identity[name]},
         "sources": [
@@ -178,7 +180,8 @@ def _declaration(identity: Mapping[str, Any], found: Mapping[str, Path]) -> dict
 
 def _options(options: Mapping[str, Any], found: Mapping[str, Path]) -> dict[str, Any]:
     """The options of a table as registry.yaml writes them."""
-    made = {name: value for name, value in options.items() if name not in ("prompt", "trajectories")}
+    given = {name: value for name, value in options.items() if value is not None}
+    made = {name: value for name, value in given.items() if name not in ("prompt", "trajectories")}
     if "prompt" in options:
         sha256 = _external(options)
         file = {"file": str(found.get(sha256, "x")), "sha256": sha256} if sha256 else None
