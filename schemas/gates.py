@@ -91,9 +91,10 @@ def _of_level(identity: Mapping[str, Any], level: str) -> Iterator[Violation]:
 
 def _leaks(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[Violation]:
     comment = "publishes a leaky split; say why"
-    for table, crossing in identity["statistics"].get("leakage", {}).items():
-        if crossing:
-            message = f"{table}: {crossing} prompts with their pictures stand in both splits"
+    crossing = {table: facts["prompt"]["both"] for table, facts in _rows(identity, audits) if "prompt" in facts}
+    for table, prompts in (crossing | identity["statistics"].get("leakage", {})).items():
+        if prompts:
+            message = f"{table}: {prompts} prompts with their pictures stand in both splits"
             yield Violation("$.gates.leakage", message, "warn", comment)
     for table, facts in _rows(identity, audits):
         found = [

@@ -500,3 +500,12 @@ def test_ready_made_rows_are_audited_by_their_pictures(toy: Toy) -> None:
             "task": {"validation": 2, "both": 0},
         }
     }
+
+
+def test_prompts_of_every_table_are_judged(toy: Toy) -> None:
+    """The count of leaks holds two tables; the audit holds all of them."""
+    identity = clean(toy).build(split=SPLIT).identity
+    identity["tables"]["pointwise_scores"] = {}
+    identity["statistics"]["audits"]["overlap"]["pointwise_scores"] = {"prompt": {"validation": 5, "both": 2}}
+    (violation,) = gates.violations(identity)
+    assert violation.message == "pointwise_scores: 2 prompts with their pictures stand in both splits"
