@@ -31,12 +31,19 @@ _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cl
 _KEPT = 512  # lengths of the newest texts: a prompt is counted once for all rows of its state
 
 
+def files(folder: Path) -> list[Path]:
+    """Its files that decide tokens; none of a folder without a tokenizer."""
+    try:
+        found = [path for name in sorted(set(FILES)) if (path := folder / name).is_file()]
+    except OSError:  # the name is longer than any file's
+        return []
+    return found if folder / TOKENIZER in found else []
+
+
 def digest(folder: Path) -> str | None:
     """sha256 over the files that decide tokens, by name; None for a folder without a tokenizer."""
-    files = [folder / name for name in sorted(set(FILES)) if (folder / name).is_file()]
-    if not (folder / TOKENIZER).is_file():
-        return None
-    return sha256_hex(canonical_json([[path.name, file_sha256(path)] for path in files]))
+    found = files(folder)
+    return sha256_hex(canonical_json([[path.name, file_sha256(path)] for path in found])) if found else None
 
 
 def packages(spec: TokenSpec | None) -> dict[str, str]:

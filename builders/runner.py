@@ -77,7 +77,8 @@ def build(
         work.keep = True  # nothing is known yet against what an earlier run had finished
         refuse_foreign(out, spec.name)
         if isinstance(executor, Cluster):
-            executor.inspect(work.run, [path for source in spec.sources for _, path in source.files])
+            read = [path for source in spec.sources for _, path in source.files]
+            executor.inspect(work.run, [*read, *(processor.files(spec.tokens.folder) if spec.tokens else ())])
         work.keep = False
         parts = partition(spec, work.run, progress)
         if parts.issues:

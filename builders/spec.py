@@ -148,7 +148,7 @@ class ActorSpec:
 class TokenSpec:
     """The longest row in tokens, as the named processor cuts it; ``folder`` holds its files."""
 
-    name: str  # as declared: repository@revision, or a path
+    name: str  # that of the folder, to be shown
     folder: Path
     sha256: str  # over the files that decide tokens
     max_tokens: int

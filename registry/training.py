@@ -149,7 +149,8 @@ class Training:
         if digest is None:
             message = f"is no folder with a {processor.TOKENIZER}: {data['processor']}"
             self._complain(f"{where}.processor", f"{message}; save_pretrained of the base model's tokenizer writes one")
-        return TokenSpec(data["processor"], folder, digest or "", data["max_tokens"])
+        name = folder.resolve().name  # the way there is the publisher's own business
+        return TokenSpec(name, folder, digest or "", data["max_tokens"])
 
     def _benchmark(self, data: Mapping[str, Any], where: str) -> BenchmarkSpec | None:
         path = self._folder / data["path"]

@@ -120,6 +120,7 @@ def test_everything_that_was_declared_comes_back(folder: Path) -> None:
     assert spec.pairs is not None
     assert spec.pairs.trajectories is not None
     assert spec.tokens is not None
+    assert spec.tokens.name == "tiny", "no path is published"
     assert len(spec.benchmarks) == 2
     manifest = build(folder, spec)
     ledger = manifest["identity"]["ledger"]
@@ -191,6 +192,8 @@ def test_files_that_the_parameters_rest_on_are_named_when_they_are_lost(folder: 
 
 
 def test_a_processor_that_is_none_is_told_with_its_line(folder: Path) -> None:
+    with pytest.raises(ArmError, match=r"is no folder with a tokenizer\.json: xxx"):
+        declare(folder, (MADE + SPLIT).replace("base/tiny", "x" * 300))
     (folder / "base" / "tiny" / "tokenizer.json").unlink()
     with pytest.raises(ArmError) as caught:
         declare(folder, MADE + SPLIT)
