@@ -152,7 +152,7 @@ def test_what_is_no_repository_names_no_folder(store: Store, name: str) -> None:
 def test_commits_identities_and_tables_are_checked_too(store: Store) -> None:
     with pytest.raises(ArmError, match="40 hex digits"):
         store.raw(None, "lab/toy", "../../main", {})
-    for identity, kind in (("../..", "states"), ("0" * 64, "../states"), ("0" * 64, "bt_pairs")):
+    for identity, kind in (("../..", "states"), ("0" * 64, "../states"), ("0" * 64, "reserve")):
         with pytest.raises(ArmError, match="is no table of a version"):
             store.table(None, "lab/toy", "1.0.0", None, identity, kind, None)
 
