@@ -70,8 +70,13 @@ def command(
     """Read PATH, a file or a folder with its subfolders, as a build would, say what it holds and what cannot be taken,
     and write registry.yaml, so that the next command is `arm build`. No table is written.
 
-    FORMAT is one that a source of registry.yaml may have, such as first_release, or `auto`: files are recognised by
-    what their records hold, never by their names. Records that break their schema, pictures that cannot be read, ids
+    FORMAT is `auto`: files are recognised by what their records hold, never by their names. Or it is one of
+    openai_messages, openwebrl_turns, agent_chat (episodes), first_release, molmoweb, molmoweb_result (states, candidate
+    sets, labels, scores), rest_mcts (search trees), agentrm, molmoweb_catts (ready-made training rows), webprmbench
+    (bench items), review (a person's verdicts) and table (our own tables, .jsonl or .parquet); docs/formats.md tells
+    what their records look like.
+
+    Records that break their schema, pictures that cannot be read, ids
     with several contents and what names something that is not there are told with file and line. What records do not
     say can be declared: it holds for every source of PATH that it means something for. A registry.yaml that is there
     is never overwritten.
@@ -107,7 +112,7 @@ def command(
     if as_json:
         output.data({"registry": str(target), **report.to_json()})
         return
-    import_report.show(report)
+    import_report.show(report, on_invalid=on_invalid, on_conflict=on_conflict)
     output.note(f"wrote {target}")
     stops = (on_invalid == "error" and report.broken) or (on_conflict == "error" and report.contested)
     output.note(f"next: arm {'validate' if stops else 'build'} {target}")

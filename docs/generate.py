@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from action_reward_models.builders.importers import IMPORTERS, formats
 from action_reward_models.builders.ledger import REASONS, UNITS
 from action_reward_models.cli import VERBS, arm
+from action_reward_models.schemas.actions import DIALECTS
 from action_reward_models.schemas.store import TABLES, load, names
 
 FOLDER = Path(__file__).parent
@@ -112,9 +114,22 @@ def registry_keys() -> str:
 def _keys(prefix: str, schema: dict[str, Any]) -> Iterator[str]:
     for name, node in schema.get("properties", {}).items():
         mark = "" if name in schema.get("required", ()) else " °"
-        yield f"| `{prefix}{name}`{mark} | {_type(node)} | {_cell(node)} |"
+        more = {"datasets[].sources[].format": _formats, "datasets[].sources[].dialect": _dialects}
+        told = more.get(f"{prefix}{name}", str)()
+        yield f"| `{prefix}{name}`{mark} | {_type(node)} | {_cell(node)}{told} |"
         listed = "items" in node and "properties" in node["items"]
         yield from _keys(f"{prefix}{name}{'[]' if listed else ''}.", node["items"] if listed else node)
+
+
+def _formats() -> str:
+    """What the schema does not list, because importers are added without it."""
+    kinds = dict.fromkeys(kind for kind, _ in IMPORTERS)
+    listed = "; ".join(f"of {kind}: {', '.join(f'`{name}`' for name in formats(kind))}" for kind in kinds)
+    return f" {listed[0].upper()}{listed[1:]}. See [formats.md](formats.md)."
+
+
+def _dialects() -> str:
+    return f" One of {', '.join(f'`{name}`' for name in DIALECTS)}."
 
 
 PAGES = {"cli.md": cli, "tables.md": tables, "registry-keys.md": registry_keys}

@@ -93,7 +93,7 @@ class Report:
         """One line about a file."""
         file = next(file for file in self.files if file.path == name)
         contested = sum(place.rpartition(":")[0] == name for c in self.conflicts for place in c.places)
-        parts = [f"{file.records:,} records"]
+        parts = [f"{file.records:,} record{'s' if file.records != 1 else ''}"]
         parts += [f"{file.broken:,} of them broken"] * bool(file.broken)
         return ", ".join([*parts, *[f"{contested:,} with an id that has other content elsewhere"] * bool(contested)])
 

@@ -16,7 +16,7 @@ from ..builders.importers import IMPORTERS, Context, RowImporter, yields
 from ..builders.importers.containers import records as records_of
 from ..builders.spec import READY
 from ..schemas import jsonl
-from ..schemas.errors import ArmError, UsageError
+from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.store import load
 from ..schemas.validate import for_schema
 from .files import is_file
@@ -84,9 +84,13 @@ def sniff(place: Path, fmt: str | None = None, progress: Progress = lambda *_: N
     found.sources.sort(key=lambda source: (order.index((source.kind, source.format)), source.path))
     if not any({"states", *READY} & set(source.yields) for source in found.sources):
         alone = [(s.path, f"{s.records:,} {s.kind}, and nothing that they are about") for s in found.sources]
-        skipped = "".join(f"\n  {path.name}: {why}" for path, why in [*alone, *found.skipped])
-        known = ", ".join(f"{kind} as {name}" for kind, name in keys)
-        raise ArmError(f"holds no trajectories in a known form ({known}){skipped}", where=str(place))
+        raise ArmError(
+            f"holds no trajectories in a known form{f' as {fmt}' if fmt else ''}: no states, no episodes, no rows of "
+            "training tables",
+            where=str(place),
+            issues=[Issue(path.name, 0, "$", why) for path, why in [*alone, *found.skipped]],
+            next_command="arm import --help   # names the formats; docs/formats.md shows what their records look like",
+        )
     sample = Sample()
     for source in found.sources:
         schema = IMPORTERS[source.kind, source.format].schema
@@ -139,12 +143,12 @@ class _Look:
     def at(self, path: Path) -> Sniffed | str:
         """What a file holds, or why it is skipped."""
         try:
-            sample, broken = [], 0
+            sample, broken, torn = [], 0, ""
             for line in islice(records_of(path), _SAMPLE):
                 try:
                     sample.append(jsonl.loads_line(line))
-                except jsonl.JsonError:
-                    broken += 1
+                except jsonl.JsonError as error:
+                    broken, torn = broken + 1, torn or f"; {error}, in line {line.number:,}"
             if not sample and not broken:
                 return "holds no records"
             key = max(self.keys, key=lambda key: _fit(key, sample))
@@ -152,7 +156,7 @@ class _Look:
                 return self._counted(path, key)
             count = sum(1 for _ in records_of(path))
             form = "another form" if len(self.keys) < len(IMPORTERS) else "no known form"
-            return f"{count:,} record{'s' if count > 1 else ''} of {form}{self._nearest(sample)}"
+            return f"{count:,} record{'s' if count > 1 else ''} of {form}{self._nearest(sample) if sample else torn}"
         except OSError as error:
             return f"cannot be read: {error.strerror}"
         except ArmError as error:
@@ -216,7 +220,7 @@ class _Look:
                 found.sources.remove(source)
                 what = "labels" if source.kind == "teacher_labels" else "scores"
                 why = f"only {joined:,} of {len(ids):,} {what} name a candidate set"
-                found.skipped.append((source.path, f"{why}; they lack the draw" if bare else why))
+                found.skipped.append((source.path, f"{why}; they lack the draw" if bare else f"{why} that is here"))
             elif bare:  # a build refuses each of these
                 found.sources[found.sources.index(source)] = replace(source, valid=source.valid - bare)
 

@@ -22,6 +22,9 @@ from ..schemas.errors import ArmError
 from ..schemas.images import ImageChecker, ImageError
 
 _NORMALISED = ("openwebrl", "qwen_xml", "molmoweb_json")  # their own actors write points as 0..1000; others, pixels
+# Formats that record actions and not always the response: it is put together in the declared dialect, so that only
+# the one that the actions are written in can be heard. Responses of other formats are read as they stand.
+_WRITTEN_IN = {"molmoweb": "molmoweb", "molmoweb_result": "molmoweb"}
 Size = tuple[int, int]  # width, height, px
 
 
@@ -60,7 +63,7 @@ class Sample:
     def take(self, path: Path, key: tuple[str, str], records: list[dict[str, Any]]) -> None:
         """Read the valid ``records`` of a file as its importer does."""
         importer, fmt = IMPORTERS[key], key[1]
-        context = Context("function", path.parent)
+        context = Context(_WRITTEN_IN.get(fmt, "function"), path.parent)
         for record in records:
             if "dialect" in record and "space" in record:  # rows of our own tables
                 self._said.setdefault(fmt, Counter())[record["dialect"], record["space"]] += 1

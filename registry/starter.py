@@ -84,7 +84,9 @@ def _source(source: Sniffed, found: Folder) -> Source:
     broken = source.records - source.valid
     if broken:
         fields["on_invalid"] = "exclude"
-    told = f"{source.records:,} records" + (f", {broken:,} of them broken" if broken else "")
+    told = f"{source.records:,} record{'s' if source.records != 1 else ''}" + (
+        f", {broken:,} of them broken" if broken else ""
+    )
     return Source(source.path, fields, told, source.yields)
 
 
@@ -106,11 +108,11 @@ def _pattern(paths: Sequence[Path], target: Path) -> str | None:
     """A glob that names exactly ``paths``, if one of the usual ones does."""
     names = [_relative(path, target) for path in paths]
     above = os.path.commonpath([str(Path(name).parent) for name in names])
+    folder = Path(os.path.normpath(target.resolve() / above))  # ``target`` itself need not be there yet
     endings = {Path(name).suffix for name in names}
     for tail in (f"*{min(endings)}", f"*/{Path(names[0]).name}", f"**/{Path(names[0]).name}", f"**/*{min(endings)}"):
-        pattern = tail if above == "." else f"{Path(above).as_posix()}/{tail}"
-        if {path.resolve() for path in matching(pattern, target)} == {path.resolve() for path in paths}:
-            return pattern
+        if {path.resolve() for path in matching(tail, folder)} == {path.resolve() for path in paths}:
+            return tail if above == "." else f"{Path(above).as_posix()}/{tail}"
     return None
 
 

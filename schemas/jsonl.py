@@ -12,6 +12,7 @@ import orjson
 
 DEEPEST = 200  # lists and objects in each other; no stack decides, so that every process accepts the same lines
 _BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
@@ -54,7 +55,7 @@ def loads(raw: bytes) -> Any:
     try:
         value = orjson.loads(raw)  # for its grammar only: it keeps the last of two equal keys, rounds long integers
     except orjson.JSONDecodeError as error:
-        raise JsonError(f"not JSON: {error.msg} at column {error.colno}") from error
+        raise JsonError(_not_utf8(raw) or f"not JSON: {error.msg} at column {error.colno}") from error
     if raw.count(b"[") + raw.count(b"{") > DEEPEST and _is_deep(value):
         raise JsonError(_TOO_DEEP)
     del value  # a long line is not held twice
@@ -69,6 +70,17 @@ def loads(raw: bytes) -> Any:
         if nests_deeper(text, DEEPEST):
             raise JsonError(_TOO_DEEP) from error
         raise
+
+
+def _not_utf8(raw: bytes) -> str:
+    """What keeps bytes from being text; "" when they are text."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        hint = " (UTF-16?)" if raw.startswith(_UTF16) else ""
+        column = len(raw[: error.start].decode()) + 1
+        return f"not JSON: not UTF-8: the byte 0x{raw[error.start]:02x}{hint} at column {column}"
+    return ""
 
 
 def nests_deeper(text: str, limit: int, begin: int = 0) -> bool:

@@ -15,7 +15,8 @@ _BLOCK = 1 << 20
 def records(
     path: Path, feed: Callable[[bytes], object] | None = None, table: str | None = None
 ) -> Iterator[jsonl.Line]:
-    """Yield the records of a file with the line that each begins at, and its bytes as they stand there.
+    """Yield the records of a file with the line that each begins at, and its bytes as they stand there. In an array
+    that stands on one line, as JSON is often written, the number of a record is its own, since the line tells nothing.
 
     A name that ends in ``.json`` is one document, which is held in memory as text, or, where other values follow the
     first on lines of their own, JSON Lines all the same; ``.parquet`` is one of our tables (``table`` says which, None
@@ -60,6 +61,7 @@ def _document(path: Path, feed: Callable[[bytes], object] | None) -> Iterator[js
         return
     line, offset, seen = 1, skip, 0  # of the character at ``seen``
     is_array = text[at] == "["
+    numbered = is_array and "\n" not in text.strip()
     at = _past_space(text, at + 1) if is_array else at
     while at < len(text) and not (is_array and text[at] == "]"):
         line += text.count("\n", seen, at)
@@ -72,6 +74,7 @@ def _document(path: Path, feed: Callable[[bytes], object] | None) -> Iterator[js
             except (ValueError, RecursionError):  # the rest cannot be cut
                 last = True
         yield jsonl.Line(line, offset, text[at:end].encode(), True)
+        line += numbered
         if last:
             return
         at = _past_space(text, end)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import orjson
 import pytest
+from action_reward_models.builders.importers import IMPORTERS
 from action_reward_models.cli import arm
 from click.testing import CliRunner, Result
 
@@ -49,10 +51,9 @@ def test_what_a_person_reads(folder: Path) -> None:
         "teacher me: 117 (100.0%)",
         "1 id of candidate_sets in conflict over 1 state, all of their records put aside:",
         f"{again['state_id']}: candidates.jsonl:5, candidates.jsonl:118",
-        "not taken: 1 of labels.jsonl: $ lacks the field …",
-        "labels.jsonl:4 $.selectoin is not a known field; did you mean 'selection'?",
-        "not taken: 1 of teacher_labels: duplicate_record",
-        f"labels.jsonl:118 $ {orjson.loads(lines[0])['state_id']}|me|-|0: repeats labels.jsonl:1",
+        "not taken: labels.jsonl:4 $ lacks the field 'selection'",
+        "not taken: labels.jsonl:4 $.selectoin is not a known field; did you mean 'selection'?",
+        f"not taken: labels.jsonl:118 $ {orjson.loads(lines[0])['state_id']}|me|-|0: repeats labels.jsonl:1",
         "wrote mine/registry.yaml next: arm build mine/registry.yaml",
     ):
         assert words in shown, words
@@ -115,7 +116,21 @@ def test_what_stops_a_build_is_checked_next(folder: Path) -> None:
         file.write(b'{"state_id": "x')
     done = run("import", "auto", "runs", "--out", ".", "--on-invalid", "error", "--workers", "1")
     assert "next: arm validate registry.yaml" in done.output
-    assert "not taken: 1 of runs/labels.jsonl: $ not JSON" in done.output
+    assert "a build stops at the broken records of 1 file" in done.output
+    assert "not taken: runs/labels.jsonl:118 $ not JSON: " in done.output
+    sets = (folder / "runs" / "candidates.jsonl").read_bytes().splitlines()
+    again = orjson.loads(sets[0]) | {"candidates": ["<action>stop()</action>"]}
+    (folder / "runs" / "candidates.jsonl").write_bytes(b"\n".join([*sets, orjson.dumps(again), b""]))
+    done = run("import", "auto", "runs", "--out", "both", "--on-conflict", "error", "--workers", "1")
+    assert "1 id of candidate_sets in conflict over 1 state, a build stops at them:" in done.output
+    assert "put aside" not in done.output
+    assert "next: arm validate both/registry.yaml" in done.output
+
+
+def test_the_help_names_every_format() -> None:
+    told = run("import", "--help").output
+    for _, name in IMPORTERS:
+        assert re.search(rf"\b{name}\b", told), name
 
 
 def test_an_export_says_what_it_could_not_express(folder: Path) -> None:

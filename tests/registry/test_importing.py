@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -189,10 +190,13 @@ def test_one_file(runs: Path) -> None:
     report, registry = look(runs / "episodes.jsonl")
     assert [file.path for file in report.files] == ["episodes.jsonl"]
     assert [source.kind for source in registry.dataset().sources] == ["episodes"]
-    with pytest.raises(ArmError, match=r"labels.jsonl: only 0 of [0-9]+ labels name a candidate set"):
-        sniff(runs / "labels.jsonl")
-    with pytest.raises(ArmError, match=r"candidates.jsonl: [0-9]+ candidate_sets, and nothing that they are about"):
-        sniff(runs / "candidates.jsonl")
+    for name, why in (
+        ("labels", "only 0 of [0-9]+ labels name a candidate set that is here"),
+        ("candidates", "[0-9]+ candidate_sets, and nothing that they are about"),
+    ):
+        with pytest.raises(ArmError, match="holds no trajectories in a known form: no states, no episodes") as caught:
+            sniff(runs / f"{name}.jsonl")
+        assert re.fullmatch(rf"{name}.jsonl \$ {why}", str(caught.value.issues[0]))
     (runs / "notes.txt").write_text("x", "utf-8")
     with pytest.raises(ArmError, match=r"only .*jsonl, .*json and .*parquet are read"):
         sniff(runs / "notes.txt")
@@ -211,6 +215,9 @@ def test_many_files_of_one_kind_are_one_source(runs: Path) -> None:
     assert len(source.files) == 6
     assert 'path: "runs/*/episode.json"' in (runs.parent / "registry.yaml").read_text("utf-8")
     assert registry.check(workers=1)[0] == []
+    _, text = importing.look(runs, None, Said(), runs.parent / "new" / "er", workers=1)  # no such folder yet
+    assert 'path: "../../runs/*/episode.json"' in text
+    assert "# 6 files\n" in text
 
 
 def test_names_of_files_are_anybodys(runs: Path) -> None:

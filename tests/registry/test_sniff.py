@@ -93,7 +93,17 @@ def test_nothing_known_says_what_was_seen(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"hello": 1}\nnot json\n', "utf-8")
     with pytest.raises(ArmError, match="holds no trajectories in a known form") as caught:
         sniff.sniff(tmp_path)
-    assert "a.jsonl: 2 records of no known form" in str(caught.value)
+    assert [str(issue) for issue in caught.value.issues] == ["a.jsonl $ 2 records of no known form"]
+    (tmp_path / "a.jsonl").write_text("not json\n" * 2, "utf-8")
+    (tmp_path / "b.jsonl").write_bytes('{"hello": "é"}\n'.encode("latin-1"))
+    (tmp_path / "c.jsonl").write_bytes('{"hello": 1}\n'.encode("utf-16"))
+    with pytest.raises(ArmError, match="holds no trajectories in a known form as first_release: no states") as caught:
+        sniff.sniff(tmp_path, "first_release")
+    assert [issue.message for issue in caught.value.issues] == [
+        "2 records of another form; not JSON: invalid literal, expected 'null' at column 1, in line 1",
+        "1 record of another form; not JSON: not UTF-8: the byte 0xe9 at column 12, in line 1",
+        "2 records of another form; not JSON: not UTF-8: the byte 0xff (UTF-16?) at column 1, in line 1",
+    ]
 
 
 def test_a_registry_from_scratch_is_valid_once_its_files_are_there(tmp_path: Path) -> None:
@@ -236,3 +246,22 @@ def test_the_dialect_is_the_one_that_knows_most_of_the_calls(
     spoken = sniff.sniff(tmp_path).spoken["openai_messages"]
     assert (spoken.dialect, spoken.space) == chosen
     assert spoken.share == pytest.approx(share)
+
+
+def test_records_of_actions_are_heard_in_the_dialect_of_their_era(tmp_path: Path) -> None:
+    """Where no response was recorded, one is put together, and it must not be heard in what it was put together in."""
+    state = {
+        "state_id": 1,
+        "sample_id": 1,
+        "task": "x",
+        "step_idx": 0,
+        "url": None,
+        "screenshot": "1.png",
+        "history": [],
+    }
+    actions = [CLICK, "scroll(0, 300)", "click(10, 20)", "noop()"]
+    drawn = [{"cand_idx": n, "raw": None, "action_str": a, "thought": "t"} for n, a in enumerate(actions, 1)]
+    (tmp_path / "states.jsonl").write_bytes(orjson.dumps(state))
+    (tmp_path / "sets.jsonl").write_bytes(orjson.dumps({"state_id": 1, "candidates": drawn}))
+    spoken = sniff.sniff(tmp_path).spoken["molmoweb"]
+    assert (spoken.dialect, spoken.space, spoken.read, spoken.responses) == ("molmoweb", "pixel", 4, 4)

@@ -164,7 +164,7 @@ def test_one_id_twice(toy: Toy) -> None:
     built = build(toy, household("a"), household("a"))
     assert built.excluded("states") == {"duplicate_record": [f"a__t{n}" for n in range(3)]}
     found = issues(toy, household("a"), household("a", task="wash it."))
-    assert found == [f"chats.json:1 $ the id 'a__t{n}' has other content in chats.json:1" for n in range(3)]
+    assert found == [f"chats.json:2 $ the id 'a__t{n}' has other content in chats.json:1" for n in range(3)]
 
 
 def test_every_planted_fault_is_named_in_one_build(toy: Toy) -> None:
