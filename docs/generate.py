@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
+from action_reward_models.builders import spec
 from action_reward_models.builders.importers import IMPORTERS, formats
 from action_reward_models.builders.ledger import REASONS, UNITS
 from action_reward_models.cli import VERBS, arm
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.template import builtin, prompt_ids
 from action_reward_models.schemas.actions import DIALECTS
 from action_reward_models.schemas.store import TABLES, load, names
 
@@ -103,22 +107,57 @@ def registry_keys() -> str:
     """Every key of registry.yaml, from its schema."""
     parts = [
         "# Keys of registry.yaml\n",
-        "Written by `docs/generate.py` from `registry/1`. Keys without ° must be given.\n",
-        "| key | type | meaning |",
-        "| --- | --- | --- |",
-        *_keys("", load("registry/1")),
+        "Written by `docs/generate.py` from `registry/1`. Keys without ° must be given, once what holds them is.",
+        "A key ° without a default is unset when absent: nothing is declared, limited or made.\n",
+        f"Shipped prompts: {', '.join(f'`{name}` (kind {builtin(name).kind})' for name in prompt_ids())}.\n",
+        "| key | type | default | meaning |",
+        "| --- | --- | --- | --- |",
+        *_keys("", load("registry/1"), _defaults()),
     ]
     return "\n".join(parts) + "\n"
 
 
-def _keys(prefix: str, schema: dict[str, Any]) -> Iterator[str]:
+def _keys(prefix: str, schema: dict[str, Any], defaults: dict[str, str]) -> Iterator[str]:
     for name, node in schema.get("properties", {}).items():
         mark = "" if name in schema.get("required", ()) else " °"
         more = {"datasets[].sources[].format": _formats, "datasets[].sources[].dialect": _dialects}
         told = more.get(f"{prefix}{name}", str)()
-        yield f"| `{prefix}{name}`{mark} | {_type(node)} | {_cell(node)}{told} |"
+        default = defaults.get(f"{prefix}{name}", "")
+        yield f"| `{prefix}{name}`{mark} | {_type(node)} | {default} | {_cell(node)}{told} |"
         listed = "items" in node and "properties" in node["items"]
-        yield from _keys(f"{prefix}{name}{'[]' if listed else ''}.", node["items"] if listed else node)
+        yield from _keys(f"{prefix}{name}{'[]' if listed else ''}.", node["items"] if listed else node, defaults)
+
+
+def _defaults() -> dict[str, str]:
+    """What holds when a key is absent, from the objects that the keys become; not of those that are then unset."""
+    tables = "datasets[].tables"
+    prompted = [
+        f"{tables}.{name}" for name in ("selection_sft", "bt_pairs", "bt_pairs.trajectories", "pointwise_scores")
+    ]
+    made: list[tuple[str, type[Any]]] = [
+        ("datasets[].sources[]", spec.SourceSpec),
+        ("datasets[].split", spec.SplitSpec),
+        ("datasets[].labels", spec.LabelSpec),
+        ("datasets[].benchmarks[]", spec.BenchmarkSpec),
+        (f"{tables}.selection_sft", spec.SelectionSpec),
+        (f"{tables}.bt_pairs", spec.PairSpec),
+        (f"{tables}.bt_pairs.scores", spec.ScorePairSpec),
+        (f"{tables}.bt_pairs.negatives", spec.NegativeSpec),
+        (f"{tables}.bt_pairs.trajectories", spec.TrajectorySpec),
+        (f"{tables}.actor_sft", spec.ActorSpec),
+        ("datasets[].gates", spec.GateSpec),
+        *((f"{table}.options", PromptOptions) for table in prompted),
+    ]
+    found = {f"{prefix}.{field.name}": field.default for prefix, kind in made for field in fields(kind)}
+    found |= {f"{tables}.bt_pairs.rules.{name}": rule for name, rule in spec.DEFAULT_RULES.items()}
+    found |= {f"{tables}.{table}.images": "embed" for table in TABLES}
+    return {key: _as_yaml(value) for key, value in found.items() if isinstance(value, bool | int | float | str | tuple)}
+
+
+def _as_yaml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"`[{', '.join(value)}]`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _formats() -> str:
