@@ -174,7 +174,7 @@ def test_the_manifest_states_the_leak_that_the_rows_have(legacy: Made, table: st
 def test_the_card_states_it(legacy: Made) -> None:
     card = (legacy.built / "README.md").read_text("utf-8")
     counted = overlap(legacy, "selection_sft")
-    assert "Rule: `legacy_draws`" in card
+    assert "It repeats the rule of the first release" in card
     states, episodes, tasks = (f"{counted[f]['both']} of {counted[f]['validation']} {f}s" for f in FACTS)
     (said,) = [line for line in card.splitlines() if "The splits leak" in line]
     assert f"{states}, {episodes} and {tasks} of `selection_sft`" in said
