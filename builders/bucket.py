@@ -81,7 +81,7 @@ class _Bucket:
         self.audits.hosts = None if index["hosts"] is None else frozenset(index["hosts"])
         for row in index["exclusions"]:
             self.tables["exclusions"].add(row, split="train")
-        self.reviews = Reviews(dealt.copied(index["reviews"]))
+        self.reviews = Reviews(dealt.copied(index["reviews"]), dealt.copied(index["heard"]))
         self.training.reviews = self.reviews
         sets = dealt.grouped("candidate_sets", "set_id")
         labels = dealt.grouped("teacher_labels", "set_id")
@@ -115,7 +115,7 @@ class _Bucket:
         self._coverage("states", sorted(built), covered, "no_candidate_set")
         for places in index["episodes"]:
             self.training.compare_episodes(dealt.ends(places))
-        ready = ReadyRows(self.spec, self.ledger, self.training, self.blobs)
+        ready = ReadyRows(self.spec, self.ledger, self.training, self.blobs, index["groups"])
         for kind, places in index["ready"].items():
             ready.add(kind, list(dealt.copied(places)))
         self.result.issues += ready.issues

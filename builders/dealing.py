@@ -15,7 +15,8 @@ import orjson
 from ..schemas import jsonl
 from ..schemas.ids import sha256_hex
 from . import actors
-from .gathering import COPIED, CopiedRow, Gathering, Place, SeenState, SourceFile, context_of
+from .gathering import COPIED, Gathering, Place, SeenState, SourceFile, context_of
+from .homes import Homes, bucket_of
 from .importers import IMPORTERS, RowImporter
 from .ledger import Row
 from .legacy import LegacyDraws
@@ -24,11 +25,6 @@ from .spec import READY, SourceSpec
 
 JOINED = ("candidate_sets", "teacher_labels", "candidate_scores")  # kinds that are found by the set or state they name
 Found = tuple[SourceSpec, SourceFile, jsonl.Line, Row, tuple[int, int, int, int]]
-
-
-def bucket_of(key: str, buckets: int) -> int:
-    """Range of the hash ``key`` (hex) that falls in: 0..buckets-1."""
-    return (int(key[:8], 16) * buckets) >> 32
 
 
 def deal(gathered: Gathering, buckets: int) -> list[int]:
@@ -46,7 +42,11 @@ class _Dealing:
         for state in gathered.states.values():
             state.bucket = bucket_of(state.key, buckets)
         self.index = {kind: [array("q") for _ in range(buckets)] for kind in JOINED}
-        self.extra: list[Row] = [{"ready": {}, "reviews": [], "held_out": [], "episodes": []} for _ in range(buckets)]
+        # groups: task groups of the states that ready-made rows name; heard: reviews that another bucket counts
+        self.extra: list[Row] = [
+            {"ready": {}, "groups": {}, "reviews": [], "heard": [], "held_out": [], "episodes": []}
+            for _ in range(buckets)
+        ]
         self.state_of: dict[str, SeenState] = {}  # by set id
         self.pool = Drawing(gathered.spec)
 
@@ -115,11 +115,19 @@ class _Dealing:
     def rest(self) -> None:
         """Ready-made rows, reviews, episodes that are compared, and what all buckets have to know."""
         g = self.g
+        homes = Homes(g.states, self.state_of, g.ends, self.buckets)
         for kind in READY:
+            homes.take(kind, g.rows.get(kind, ()))
             for found in g.rows.get(kind, ()):
-                self.extra[bucket_of(found.key, self.buckets)]["ready"].setdefault(kind, []).append(found.place)
+                extra = self.extra[homes.ready(kind, found)]
+                extra["ready"].setdefault(kind, []).append(found.place)
+                if state := g.states.get(found.about["state_id"] or ""):
+                    extra["groups"][found.about["state_id"]] = state.group
         for found in g.rows.get("reviews", ()):
-            self.extra[self._reviewed(found)]["reviews"].append(found.place)
+            first, *others = homes.reviewed(str(found.about["item_id"]))
+            self.extra[first]["reviews"].append(found.place)
+            for bucket in others:
+                self.extra[bucket]["heard"].append(found.place)
         for group, places in sorted(self._tasks().items()):
             if len(places) > 1:
                 self.extra[bucket_of(group, self.buckets)]["episodes"].append(places)
@@ -128,15 +136,6 @@ class _Dealing:
         hosts = sorted(g.hosts, key=str) if known else None
         for extra in self.extra:
             extra["hosts"] = hosts
-
-    def _reviewed(self, found: CopiedRow) -> int:
-        """The bucket of what was reviewed: a state, a set, or a row whose id begins with its set's."""
-        item = str(found.about["item_id"])
-        parts = item.split("|")
-        for begin in ("|".join(parts[:n]) for n in range(len(parts), 0, -1)):
-            if state := self.state_of.get(begin) or self.g.states.get(begin):
-                return state.bucket
-        return bucket_of(sha256_hex(item), self.buckets)  # a ready-made row, or nothing
 
     def _tasks(self) -> dict[str, list[Place]]:
         """Task group -> where the last states of its episodes stand, by episode id."""

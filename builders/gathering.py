@@ -19,6 +19,7 @@ import orjson
 from ..schemas import jsonl
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.store import ID_FIELDS
 from ..schemas.validate import for_schema
 from . import actors, redact
 from .importers import (
@@ -36,7 +37,7 @@ from .importers.containers import is_parquet
 from .importers.containers import records as records_of
 from .importers.parquet import problems_of
 from .ledger import Claim, Ledger, Row
-from .spec import BuildSpec, SourceSpec
+from .spec import READY, BuildSpec, SourceSpec
 from .splits import split_of
 from .tally import Tally
 
@@ -69,6 +70,7 @@ class SeenState:
     claims: list[Claim]  # the records of its id; the first is the one that was kept
     key: str  # hex; decides the bucket
     spill: Place  # in states.jsonl
+    group: str  # its task group
     quarantined: bool = False
     labelled: bool = False
     bucket: int = -1
@@ -291,7 +293,7 @@ class Gathering:
         if split_of(row["task_group"], self.spec.split) == "validation":
             self.hosts.add(row["host"])
         place = _write(self._spills.states, spilled)
-        self.states[state_id] = SeenState([claim], key, place)
+        self.states[state_id] = SeenState([claim], key, place, row["task_group"])
         if self.spec.pairs and self.spec.pairs.trajectories and row["episode_outcome"] is not None:
             known_end = self.ends.get(row["episode_id"])
             if known_end is None or row["turn"] > known_end.turn:
@@ -313,6 +315,7 @@ class Gathering:
         place = _write(self._spills.rows, spilled)
         self.size += place[1]
         about = {name: item.row.get(name) for name in ("set_id", "state_id", "item_id", "selection", "teacher")}
+        about["row_id"] = item.row[ID_FIELDS[item.kind]] if item.kind in READY else None
         key = hashes[-1] if hashes else sha256_hex(canonical_json(item.row.get("prompt") or item.row))
         self.rows.setdefault(item.kind, []).append(CopiedRow(source, file, line.number, about, key, place))
 

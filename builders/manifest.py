@@ -154,7 +154,8 @@ def merge_ledgers(parts: Iterable[tuple[Counter[str], Counter[str], Counter[tupl
 def leakage(results: Sequence[BucketResult]) -> dict[str, int]:
     """Validation rows' distinct (prompt, pictures) that train has too, over all buckets, per table."""
     found = {}
-    for table in ("selection_sft", "bt_pairs"):
+    others = {table for result in results for table, _ in result.seen} - {"bench_items"}  # of which none is in train
+    for table in ("selection_sft", "bt_pairs", *sorted(others - {"selection_sft", "bt_pairs"})):
         split: dict[str, set[bytes]] = {"train": set(), "validation": set()}
         for result in results:
             for (name, part), joined in result.seen.items():

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ..schemas.errors import Issue
 from . import collector
-from .dealing import bucket_of, deal
+from .dealing import deal
 from .gathering import COPIED, MAX_ISSUES, Gathering, Progress, SourceFile, failure
+from .homes import bucket_of
 from .importers import IMPORTERS, RowImporter
 from .ledger import Ledger
 from .spec import BuildSpec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..prompts.render import rendered_sha256
 from ..schemas.actions import View
@@ -18,10 +18,17 @@ from .training_rows import SOURCES, TrainingRows
 
 
 class ReadyRows:
-    """Takes the copied records of one bucket, kind by kind. ``issues`` stop the build, ``notes`` are only told."""
+    """Takes the copied records of one bucket, kind by kind. ``issues`` stop the build, ``notes`` are only told.
 
-    def __init__(self, spec: BuildSpec, ledger: Ledger, training: TrainingRows, blobs: dict[str, bytes]) -> None:
+    ``groups`` are the task groups of states of this dataset: a row that names one of them shares its split.
+    """
+
+    def __init__(
+        self, spec: BuildSpec, ledger: Ledger, training: TrainingRows, blobs: dict[str, bytes],
+        groups: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self._spec, self._ledger, self._training, self._blobs = spec, ledger, training, blobs
+        self._groups = groups
         self._checker = ImageChecker()
         self._pairs = ReadyPairs(spec.pair_rules)
         self.issues: list[Issue] = []
@@ -42,7 +49,9 @@ class ReadyRows:
             self._row(kind, row_id, same[0])
 
     def _claim(self, record: Row) -> Claim:
-        content = canonical_json([record["row"], [sha256_hex(image) for image in record["images"]]]).encode()
+        pictures = [sha256_hex(image) for image in record["images"]]
+        # the task decides the split, so that it must not be that of whichever record came first
+        content = canonical_json([record["row"], record["task"], pictures]).encode()
         how = self._spec.sources[record["declared"]].on_conflict
         return Claim(record["source"]["file"], record["line"], content, how)
 
@@ -62,7 +71,7 @@ class ReadyRows:
             self._ledger.exclude(kind, SOURCES[kind], row_id, reason)
             return
         unit = images[-1] if images else sha256_hex(canonical_json(record["row"]["prompt"]))
-        group = task_group(record["task"], unit)
+        group = self._groups.get(record["row"].get("state_id") or "") or task_group(record["task"], unit)
         split = "validation" if kind == "bench_items" else split_of(group, self._spec.split)
         row = {**record["row"], "images": [f"sha256:{sha}" for sha in images], "split": split}
         row["rendered_sha256"] = rendered_sha256(row["prompt"], images)
@@ -76,8 +85,27 @@ class ReadyRows:
                 self._ledger.exclude(kind, SOURCES[kind], row_id, verdict.reason, status=verdict.status)
                 return
             row |= {"relation": verdict.relation, "pair_type": verdict.pair_type}
+        if self._is_made(kind, row_id, record, row):
+            return
         self._training.audits.ready(kind, row, record["task"], group, checked)
         self._training.keep(kind, row)
+
+    def _is_made(self, kind: str, row_id: str, record: Row, row: Row) -> bool:
+        """Whether the dataset makes a row of this id itself, which stands; with other content that is an issue, or
+        declared."""
+        same = self._training.repeats(kind, row)
+        if same is None:
+            return False
+        place, source = f"{record['source']['file']}:{record['line']}", self._spec.sources[record["declared"]]
+        if same:
+            self._ledger.exclude(kind, SOURCES[kind], row_id, "duplicate_record", f"{place} repeats a row made here")
+        elif source.on_conflict == "quarantine":
+            detail = f"{place} one id, two contents: this and the row made here"
+            self._ledger.exclude(kind, SOURCES[kind], row_id, "conflicting_id", detail, "quarantined")
+        else:
+            message = f"the id {row_id!r} is that of a row made of this dataset's own records, with other content"
+            self.issues.append(Issue(record["source"]["file"], record["line"], "$", message))
+        return True
 
     def _bad_image(self, kind: str, row_id: str, record: Row, error: ImageError) -> None:
         issue = Issue(

@@ -9,14 +9,14 @@ from .ledger import Ledger, Row
 
 
 class Reviews:
-    """The newest verdict on each item. ``verdict`` is asked with the id of every row that could have been reviewed."""
+    """The newest verdict on each item. ``verdict`` is asked with the id of every row that could have been reviewed.
 
-    def __init__(self, records: Iterable[Row]) -> None:
-        self._rows: dict[str, list[Row]] = {}
-        for record in records:
-            self._rows.setdefault(record["row"]["item_id"], []).append(record)
-        for rows in self._rows.values():
-            rows.sort(key=lambda record: _age(record["row"]))
+    ``elsewhere`` are reviews of items that stand in several buckets; they are accounted for in another one.
+    """
+
+    def __init__(self, records: Iterable[Row], elsewhere: Iterable[Row] = ()) -> None:
+        self._counted = _by_item(records)
+        self._rows = {**self._counted, **_by_item(elsewhere)}
         self._used: set[str] = set()
 
     def verdict(self, *item_ids: str) -> str | None:
@@ -30,7 +30,7 @@ class Reviews:
 
     def account(self, ledger: Ledger) -> None:
         """Count every review: the newest of an item that was met came out, the others are excluded."""
-        for item_id, rows in sorted(self._rows.items()):
+        for item_id, rows in sorted(self._counted.items()):
             ledger.units_in["reviews"] += len(rows)
             for record in rows[:-1]:
                 ledger.exclude("reviews", "reviews", item_id, "superseded", _place(record))
@@ -50,6 +50,16 @@ class Host(Protocol):
 
     def outside(self, table: str, row: Row) -> tuple[str, str] | None:
         """(reason, detail) of a row that the token limits forbid, which ``keep`` excludes."""
+
+
+def _by_item(records: Iterable[Row]) -> dict[str, list[Row]]:
+    """Item -> its reviews, the oldest first."""
+    found: dict[str, list[Row]] = {}
+    for record in records:
+        found.setdefault(record["row"]["item_id"], []).append(record)
+    for rows in found.values():
+        rows.sort(key=lambda record: _age(record["row"]))
+    return found
 
 
 def _age(review: Row) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..prompts.view import Unrenderable
-from ..schemas.store import ID_FIELDS
+from ..schemas.digests import for_schema
+from ..schemas.store import ID_FIELDS, TABLES
 from . import actor_sft, pointwise_scores, selection_sft, teacher_labels, trajectory_pairs
 from .audits import Audits
 from .bt_pairs import Pairs
@@ -15,7 +16,7 @@ from .ledger import Ledger, Row
 from .pool import Pool
 from .reviews import Reviews
 from .scene import Scene
-from .spec import BuildSpec
+from .spec import READY, BuildSpec
 from .splits import split_of
 from .token_limits import Outside, TokenLimits
 from .trajectory_pairs import Episode
@@ -56,6 +57,8 @@ class TrainingRows:
         # The legacy rule leaks and is asked for to reproduce what leaked: nothing is taken out.
         self._separate = spec.split.rule == "task_group"
         self._limits = TokenLimits(spec.tokens, pictures) if spec.tokens else None
+        self._ready = spec.kinds.intersection(READY)
+        self._made: dict[tuple[str, str], bytes] = {}  # (table, id) -> digest, of rows of tables that also come ready
         self.reviews = Reviews(())
         self.audits = Audits(spec)
 
@@ -155,6 +158,7 @@ class TrainingRows:
         assert pairs is not None
         assert pairs.trajectories is not None
         assert self._trajectory is not None
+        self.audits.compared(episode.state for episode in episodes)
         group = episodes[0].state["task_group"]
         split = split_of(group, self._spec.split) if self._separate else "train"
         for pair_id, reason, row in trajectory_pairs.build(
@@ -185,12 +189,19 @@ class TrainingRows:
     def keep(self, table: str, row: Row) -> None:
         """Write a row of train; hold one of validation back until all of train has been seen. One that the token limits
         forbid is excluded."""
+        if table in self._ready:
+            self._made[table, row[ID_FIELDS[table]]] = _digest(table, row)
         if outside := self.outside(table, row):
             self._ledger.exclude(table, SOURCES[table], _unit_id(table, row), *outside)
         elif row["split"] == "validation" and self._separate:
             self._held[table].append(row)
         else:
             self._write(table, row)
+
+    def repeats(self, table: str, row: Row) -> bool | None:
+        """Whether a row of this id that was made or taken before is the same but for its split; None without one."""
+        known = self._made.get((table, row[ID_FIELDS[table]]))
+        return None if known is None else known == _digest(table, row)
 
     def outside(self, table: str, row: Row) -> Outside | None:
         """(reason, detail) of a row that the token limits forbid."""
@@ -213,6 +224,10 @@ class TrainingRows:
         self.audits.row(table, row)
         if table in self._tables:  # a source of ready-made rows may be read without its table being published
             self._tables[table].add(row)
+
+
+def _digest(table: str, row: Row) -> bytes:
+    return for_schema(TABLES[table]).digest({**row, "split": "train"})
 
 
 def _unit_id(table: str, row: Row) -> str:

@@ -59,6 +59,11 @@ class Audits:
         if image and (self.hosts is None or row["host"] in self.hosts):
             self._picture(image, row["state_id"])
 
+    def compared(self, states: Iterable[Row]) -> None:
+        """The last states of episodes that are compared; most stand in other buckets."""
+        for state in states:
+            self._tables.add_unit(state)
+
     def ready(self, table: str, row: Row, task: str | None, group: str, images: Iterable[CheckedImage]) -> None:
         """A training row that came ready-made; its group decided its split."""
         unit = row[ID_FIELDS[table]]

@@ -31,8 +31,7 @@ class Tables:
 
     def add_state(self, row: Row, content: str) -> None:
         """A state. ``content`` stands for all that a prompt could show of it."""
-        state_id, episode, task = row["state_id"], short(row["episode_id"]), row["task_group"][:16]
-        self._units[state_id] = short(state_id), episode, task
+        _, episode, task = self.add_unit(row)
         facts = self._found.setdefault(("states", row["split"]), {})
         screenshot, host = row["screenshot_sha256"], row["host"]
         for fact, value in (
@@ -44,6 +43,12 @@ class Tables:
         ):
             if value:
                 facts.setdefault(fact, set()).add(value)
+
+    def add_unit(self, row: Row) -> tuple[str, str, str]:
+        """A state that rows may name; of another bucket, where it is counted, unless `add_state` takes it."""
+        unit = short(row["state_id"]), short(row["episode_id"]), row["task_group"][:16]
+        self._units[row["state_id"]] = unit
+        return unit
 
     def add_ready(self, row_id: str, state_id: str | None, group: str) -> None:
         """A row that came ready-made: of its state nothing is known but, perhaps, the id."""
