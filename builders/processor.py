@@ -71,7 +71,7 @@ class Processor:
         from .chat_template import ChatTemplate
 
         self._folder = folder
-        config = _json(folder / "tokenizer_config.json") | _json(folder / "special_tokens_map.json")
+        config = _json(folder / "special_tokens_map.json") | _json(folder / "tokenizer_config.json")
         named = {n: t for n in _SPECIAL if isinstance(t := _content(config.get(n)), str)}
         self.template = ChatTemplate([folder / name for name in TEMPLATES], named)
         extra = config.get("extra_special_tokens")

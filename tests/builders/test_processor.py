@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from action_reward_models.builders import processor
+from action_reward_models.builders.chat_template import ChatTemplate
 from action_reward_models.builders.processor import Pictures, Processor, Tokenizer
 from action_reward_models.builders.spec import TokenSpec
 from action_reward_models.schemas.errors import ArmError, UsageError
@@ -169,6 +170,34 @@ def test_templates_have_what_they_are_written_for(folder: Path, tmp_path: Path) 
     (made / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(ArmError, match="has no chat template"):
         Processor(made)
+
+
+EACH, DONE = "{% for m in messages %}", "{% endfor %}"
+WRITTEN = [
+    tiny_processor.TEMPLATE,
+    EACH + "\n  {{ m | tojson }}\n{{ m | tojson(indent=2) }}\n    {% if loop.last %}\n!{% endif %}\n" + DONE + "\n",
+    EACH + "{% if m.role == 'system' %}{% continue %}{% endif %}{{ m.role | upper }}" + DONE,
+    EACH + "{% generation %}{% set last = m.role %}<{{ last }}>{% endgeneration %}{{ last }}" + DONE,
+    "{% set ns = namespace(n=0) %}" + EACH + "{% set ns.n = ns.n + 1 %}" + DONE + "{{ ns.n }}{{ none_such }}\n",
+    "{%- macro told(c) %}{% for p in c %}{{ p.text | trim }}{% endfor %}{% endmacro %}"
+    "{% for m in messages[::-1] %}{{ told(m.content) }}{% endfor %}{{ eos_token }}{{ tools is none }}",
+    "{{ messages[0].content[0].text.split('<')[-1].rstrip('\\n') }}{{ messages | length }}{{ '&<é>' | tojson }}",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", WRITTEN)
+def test_transformers_renders_the_same(tmp_path: Path, template: str) -> None:
+    utils = pytest.importorskip("transformers.utils.chat_template_utils")
+    messages = [
+        {"role": "system", "content": [{"type": "text", "text": "  Be <b>brief</b>.\n"}]},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "“Hi” & 語\n"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "</think> ok "}]},
+    ]
+    (tmp_path / "chat_template.jinja").write_text(template, "utf-8")
+    ours = ChatTemplate([tmp_path / "chat_template.jinja"], {"eos_token": "<|im_end|>"}).text(messages)
+    (theirs,), _ = utils.render_jinja_template([messages], chat_template=template, eos_token="<|im_end|>")
+    assert ours == theirs
 
 
 @pytest.mark.parametrize(
