@@ -201,3 +201,17 @@ def test_a_processor_that_is_none_is_told_with_its_line(folder: Path) -> None:
     assert issue.path == "$.datasets[0].tokens.processor"
     assert issue.line == (HEAD + MADE).split("\n").index("    tokens: {processor: base/tiny, max_tokens: 5000}") + 1
     assert issue.message.startswith("is no folder with a tokenizer.json: base/tiny; save_pretrained")
+
+
+def test_another_processor_makes_a_build_stale(folder: Path) -> None:
+    """By what its files hold, not by where they lie or what else lies there."""
+    declare(folder, MADE + SPLIT)
+    _, reasons = Registry.load(folder).build(workers=1)
+    (folder / "base" / "tiny" / "config.json").write_text("{}")
+    _, reasons = Registry.load(folder).build(workers=1)
+    assert reasons == []
+    with (folder / "base" / "tiny" / "chat_template.jinja").open("a") as file:
+        file.write("{# #}")
+    _, reasons = Registry.load(folder).build(workers=1)
+    assert len(reasons) == 1
+    assert "tokens" in reasons[0]
