@@ -15,12 +15,12 @@ _TASK = 160  # characters of a task
 _SMALL = 0.001  # of a p-value
 
 BASELINES: Mapping[str, str] = {
-    "uniform": "a candidate by lot",
-    "first": "the one sampled first",
-    "most_common": "the action that most candidates have",
-    "word_overlap": "the one that shares most words with the task",
-    "longest": "the longest",
-    "shortest": "the shortest",
+    "uniform": "at random",
+    "first": "first sampled",
+    "most_common": "most common action",
+    "word_overlap": "most words of the task",
+    "longest": "longest",
+    "shortest": "shortest",
 }
 _VERDICTS: Mapping[str, str] = {
     "no": "That is under 10 %: there is little to gain over the majority.",
@@ -114,8 +114,7 @@ def percent(value: float | None) -> Figure:
 def _groups(found: Audits) -> list[tuple[Markdown, Audits]]:
     """(Heading, baselines) of all that was measured on anything."""
     sft = found.get("selection_sft") or {}
-    named = [(Markdown("labels"), found.get("labels") or {})]
-    named += [(Markdown(f"{code('selection_sft')} {split}"), sft.get(split) or {}) for split in SPLITS]
+    named = [("labels", found.get("labels") or {}), *((f"{split} rows", sft.get(split) or {}) for split in SPLITS)]
     return [(Markdown(f"{name} ({group['n']:,})"), group) for name, group in named if group.get("n")]
 
 
@@ -134,7 +133,7 @@ def _baselines(found: Audits) -> dict[str, Any] | None:
         for name, label in BASELINES.items()
         if any(group.get(name) for _, group in groups)
     ]
-    header = ["Always picks", *(name for name, _, _ in columns)]
+    header = ["Pick", *(name for name, _, _ in columns)]
     return {"header": header, "rows": rows, "differ": len(columns) > len(groups)}
 
 
@@ -154,7 +153,7 @@ def _best(found: Audits) -> Markdown | None:
     if not exact:
         return None
     best = max(exact, key=lambda b: exact[b])
-    return Markdown(f"On {name} a model has to beat {percent(exact[best])}: {BASELINES[best]}.")
+    return Markdown(f"On {name}, a model has to beat {percent(exact[best])} ({BASELINES[best]}).")
 
 
 # -- sentences ----------------------------------------------------------------------------------------------------
