@@ -89,8 +89,9 @@ class _Dealing:
         if (state := self.state_of.get(set_id)) is not None:
             self.index[kind][state.bucket].extend(place)
         elif set_id in self.g.states:
-            message = f"{set_id!r} is a state, not a draw: {what} must name the candidate set it judged"
-            self.g.invalid(source, file, line, kind, [("$.state_id", message)], set_id, "base_state_id")
+            message = f"{set_id!r} is a state, not a draw: {what} must name the candidate set it is about"
+            path = "$.set_id" if kind == "candidate_scores" else "$.state_id"
+            self.g.invalid(source, file, line, kind, [(path, message)], set_id, "base_state_id")
         else:
             detail = f"{file.name}:{line.number} no candidate set has this id"
             self._excluded(kind, set_id, "no_candidate_set", detail)

@@ -72,7 +72,7 @@ def command(
 
     FORMAT is `auto`: files are recognised by what their records hold, never by their names. Or it is one of
     openai_messages, openwebrl_turns, agent_chat (episodes), first_release, molmoweb, molmoweb_result (states, candidate
-    sets, labels, scores), rest_mcts (search trees), agentrm, molmoweb_catts (ready-made training rows), webprmbench
+    sets, labels, scores), rest_mcts (search trees), scores (of candidates), agentrm, molmoweb_catts (ready-made training rows), webprmbench
     (bench items), review (a person's verdicts) and table (our own tables, .jsonl or .parquet); docs/formats.md tells
     what their records look like.
 

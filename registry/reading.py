@@ -24,8 +24,8 @@ from .training import TRAINING, Training
 _CONSTANTS = ("actor", "actor_revision", "sampling", "teacher", "score_source")
 # Field of a source -> kinds of what it holds that it says something about; one that nothing reads is refused.
 SAYS = {
-    "dialect": ("states", "candidate_sets", "candidate_scores", "bt_pairs"),
-    "space": ("states", "candidate_sets", "candidate_scores", "bt_pairs"),
+    "dialect": ("states", "candidate_sets", "bt_pairs"),
+    "space": ("states", "candidate_sets", "bt_pairs"),
     "actor": ("candidate_sets", "teacher_labels", "candidate_scores"),
     "actor_revision": ("candidate_sets",),
     "sampling": ("candidate_sets",),
@@ -117,6 +117,12 @@ class _Reader:
         for name in sorted(set(data) & set(SAYS)):
             if not set(held) & set(SAYS[name]):
                 self.issue(f"{where}.{name}", f"means nothing for {data['kind']}; only for {', '.join(SAYS[name])}")
+        for name in (
+            "dialect",
+            "space",
+        ):  # scores need them where candidates come along; for other kinds the schema asks
+            if name not in data and data["kind"] == "candidate_scores" and set(held) & set(SAYS[name]):
+                self.issue(where, f"lacks the field {name!r}")
         files = matching(data["path"], self.file.path.parent) if "path" in data else []
         if "path" in data and not files:
             self.issue(f"{where}.path", f"matches no file: {data['path']}")

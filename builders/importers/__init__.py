@@ -16,6 +16,7 @@ from . import (
     ready_tables,
     rest_mcts,
     review,
+    scores,
     tables,
     webprmbench,
 )
@@ -71,6 +72,7 @@ IMPORTERS: Mapping[tuple[str, str], Importer] = {
     ("states", "molmoweb"): StateImporter("molmoweb_state/1", molmoweb.states),
     ("candidate_sets", "molmoweb"): RowImporter("molmoweb_candidates/1", molmoweb.candidate_set),
     ("teacher_labels", "molmoweb"): RowImporter("molmoweb_label/1", molmoweb.teacher_label),
+    ("candidate_scores", "scores"): RowImporter("candidate_scores/1", scores.scored),
     ("candidate_scores", "molmoweb"): StateImporter(
         "molmoweb_rewards/1", molmoweb.scored, yields=("candidate_sets", "candidate_scores")
     ),

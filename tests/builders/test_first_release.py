@@ -245,7 +245,7 @@ def test_a_label_that_names_a_state_cannot_be_joined(release: Toy) -> None:
         release.build()
     (issue,) = caught.value.issues
     assert (issue.file, issue.line, issue.path) == ("labels.jsonl", 1, "$.state_id")
-    assert issue.message == "'ep__t1' is a state, not a draw: a label must name the candidate set it judged"
+    assert issue.message == "'ep__t1' is a state, not a draw: a label must name the candidate set it is about"
     release.source = {"on_invalid": "exclude"}
     assert release.build().excluded("teacher_labels") == {"base_state_id": ["ep__t1"]}
 
