@@ -155,7 +155,7 @@ def test_a_picture_block_comes_back_with_a_null_text(tmp_path: Path) -> None:
     rows = good_rows("selection_sft/1")
     back = pq.read_table(write(tmp_path / "x.parquet", "selection_sft/1", "reference", rows)).to_pylist()
     blocks = [block for row in back for message in row["prompt"] for block in message["content"]]
-    assert [block for block in blocks if block["type"] == "image"] == [{"type": "image", "text": None}]
+    assert [block for block in blocks if block["type"] == "image"] == [{"type": "image", "text": None}] * 2
     assert all(set(block) == {"type", "text"} for block in blocks)
 
 

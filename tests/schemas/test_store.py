@@ -167,7 +167,7 @@ def test_tables_name_shipped_schemas_and_their_id_fields() -> None:
     for table, field in ID_FIELDS.items():
         assert field in store.load(TABLES[table])["required"]
     stages = store.load("exclusion/1")["properties"]["stage"]["enum"]
-    assert set(stages) == set(TABLES) - {"exclusions"} | {"coverage"}
+    assert set(stages) == set(TABLES) - {"exclusions"} | {"coverage", "candidate_scores", "reviews"}
 
 
 def test_an_unknown_name_is_refused_and_the_known_ones_are_named() -> None:
