@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import shutil
 import socket
@@ -181,7 +182,8 @@ def test_a_cluster_that_goes_away_leaves_what_it_finished(toy: Toy) -> None:
 
     def progress(what: str, done: int, total: int, rows: int | None = None, /) -> None:
         if what == "building" and done > total / 4:
-            local.close()
+            with contextlib.suppress(TimeoutError):  # of a worker that is busy, on a busy machine; the next call tries
+                local.close()
 
     with cluster.connect(local.scheduler_address) as executor, pytest.raises(executors.LostWorkersError):
         runner.build(spec, out, card=lambda manifest: "", executor=executor, progress=progress)
