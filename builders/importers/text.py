@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -10,23 +11,26 @@ from typing import Any
 from ...schemas import jsonl
 from ...schemas.ids import canonical_json
 
-_REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.S)
+_REQUEST = ("<user_request>", "</user_request>")
 _URL = re.compile(r"\b(?:Active tab|Current URL|URL)\s*:\s*(https?://[^\s<>\"']+|about:[a-z]+)", re.I)
-# Lines that frame a task in known agents' first message; they are not part of the task.
-_FRAME = re.compile(r"^\s*(?:Step\s+\d+\.?(?:\s*URL:.*)?|(?:Active tab|Current URL|URL)\s*:.*)\s*$", re.I | re.M)
-_TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.S)
+# Lines that frame a task in known agents' first message; they are not part of the task. Empty lines before them are
+# looked for backwards: a pattern that began with them would begin at each of them anew.
+_FRAME = re.compile(r"^[^\S\n]*+(?:Step\s+\d+\.?(?:\s*URL:.*)?|(?:Active tab|Current URL|URL)\s*:.*)\s*$", re.I | re.M)
+_TOOLS = ("<tools>\n", "\n</tools>")
 _TASK_LABEL = re.compile(r"^\s*(?:Task|Goal|Instruction)\s*:\s*", re.I)
 
 
 def requested_task(text: str) -> str | None:
     """The last ``<user_request>`` of a text, stripped; None without one."""
-    found = _REQUEST.findall(text)
-    return found[-1].strip() or None if found else None
+    last = None
+    for last in _between(text, *_REQUEST):
+        pass
+    return last.strip() or None if last else None
 
 
 def framed_task(first_user_text: str) -> str | None:
     """The first user text without its step and address lines and a leading ``Task:``; None if nothing is left."""
-    text = _FRAME.sub("", first_user_text).strip()
+    text = _without_frames(first_user_text).strip()
     return _TASK_LABEL.sub("", text).strip() or None
 
 
@@ -40,8 +44,29 @@ def newest_url(texts: list[str]) -> str | None:
 
 def listed_tools(prompt: str) -> str | None:
     """The tools between the ``<tools>`` tags of a rendered prompt, one a line, as a JSON list; None without them."""
-    block = _TOOLS.search(prompt)
-    return _json_lines(block[1]) if block else None
+    block = next(_between(prompt, *_TOOLS), None)
+    return None if block is None else _json_lines(block)
+
+
+def _between(text: str, opener: str, closer: str) -> Iterator[str]:
+    """What stands between each opener and the next closer, in time linear in the text."""
+    at = 0
+    while (start := text.find(opener, at)) >= 0 and (end := text.find(closer, start + len(opener))) >= 0:
+        yield text[start + len(opener) : end]
+        at = end + len(closer)
+
+
+def _without_frames(text: str) -> str:
+    """``text`` without its frame lines and the empty lines around each."""
+    parts, end = [], 0
+    for frame in _FRAME.finditer(text):
+        head = text[end : frame.start()]
+        kept = len(head.rstrip())
+        if kept or (end and text[end - 1] != "\n"):  # the line before ends with the next line feed
+            kept = head.find("\n", kept) + 1 or len(head)
+        parts.append(head[:kept])
+        end = frame.end()
+    return "".join([*parts, text[end:]])
 
 
 @lru_cache(maxsize=64)  # an agent's tools are the same in all its states

@@ -42,11 +42,12 @@ class _Known(NamedTuple):
 def without_end_of_turn(text: str) -> str:
     """``text`` stripped of surrounding whitespace and of end-of-turn tokens at its end."""
     text = text.strip()
-    while text.endswith(END_OF_TURN):
-        for token in END_OF_TURN:
-            text = text.removesuffix(token)
-        text = text.rstrip()
-    return text
+    end = len(text)
+    while token := next((token for token in END_OF_TURN if text.endswith(token, 0, end)), None):
+        end -= len(token)
+        while end and text[end - 1].isspace():
+            end -= 1
+    return text[:end]
 
 
 def _thought(text: str) -> str:
