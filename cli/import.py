@@ -72,9 +72,9 @@ def command(
 
     FORMAT is `auto`: files are recognised by what their records hold, never by their names. Or it is one of
     openai_messages, openwebrl_turns, agent_chat (episodes), first_release, molmoweb, molmoweb_result (states, candidate
-    sets, labels, scores), rest_mcts (search trees), scores (of candidates), agentrm, molmoweb_catts (ready-made training rows), webprmbench
-    (bench items), review (a person's verdicts) and table (our own tables, .jsonl or .parquet); docs/formats.md tells
-    what their records look like.
+    sets, labels, scores), scores (of candidates that are there), rest_mcts (search trees), agentrm, molmoweb_catts
+    (ready-made training rows), webprmbench (bench items), review (a person's verdicts) and table (our own tables,
+    .jsonl or .parquet); docs/formats.md tells what their records look like.
 
     Records that break their schema, pictures that cannot be read, ids
     with several contents and what names something that is not there are told with file and line. What records do not

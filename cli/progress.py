@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 LINE_SECONDS = 10.0  # between two lines where there is no terminal; what is done sooner prints none
+RESUMED = "building"  # is first reported before anything is done here
 SURE_SECONDS = 2.0  # before which a rate says little
 Show = Callable[..., None]  # (what, done, total) in any unit; where it is known, how many rows that is
 
@@ -64,6 +65,8 @@ def progress() -> Iterator[Show]:
         stage = stages.get(what)
         if stage is None or done < stage.done:  # the same thing again, as for the next dataset
             stage = stages[what] = _Stage(what, time.monotonic(), done, rows or 0)
+            if what == RESUMED and done:
+                click.echo(f"{what}: goes on where an earlier run ended, {done / total:.0%} is finished", err=True)
         stage.done, stage.total, stage.rows = done, total, rows
         return stage
 
@@ -100,6 +103,8 @@ def _bars(reported: Callable[..., _Stage]) -> Iterator[Show]:
         def show(what: str, done: int, total: int, rows: int | None = None, /) -> None:
             stage = reported(what, done, total, rows)
             if what not in tasks:
+                for earlier in tasks.values():  # one thing after another; the last report may come before its end
+                    bars.update(earlier, completed=bars.tasks[earlier].total)
                 tasks[what] = bars.add_task(what, total=total, facts="")
             bars.update(tasks[what], completed=done, total=total, facts=stage.facts(time.monotonic()))
 

@@ -54,7 +54,10 @@ def command(path: Path, schema: str | None, workers: int | None, as_json: bool) 
     except ArmError as error:
         if not error.issues:
             raise
-        issues, what = list(error.issues), f"{path} until there were {len(error.issues)} problems"
+        issues, what = (
+            list(error.issues),
+            f"{path} until there {'was 1 problem' if len(error.issues) == 1 else f'were {len(error.issues)} problems'}",
+        )
     if as_json:
         told = {"issues": [i.to_json() for i in issues], "findings": [f.to_json() for f in findings]}
         output.data({"ok": not issues, "checked": what, **told})

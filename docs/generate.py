@@ -18,6 +18,7 @@ from action_reward_models.builders.ledger import REASONS, UNITS
 from action_reward_models.cli import VERBS, arm
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.template import builtin, prompt_ids
+from action_reward_models.registry.training import ALL_STEPS
 from action_reward_models.schemas.actions import DIALECTS
 from action_reward_models.schemas.store import TABLES, load, names
 
@@ -150,6 +151,7 @@ def _defaults() -> dict[str, str]:
     ]
     found = {f"{prefix}.{field.name}": field.default for prefix, kind in made for field in fields(kind)}
     found |= {f"{tables}.bt_pairs.rules.{name}": rule for name, rule in spec.DEFAULT_RULES.items()}
+    found[f"{tables}.bt_pairs.trajectories.options.history_window"] = ALL_STEPS
     found |= {f"{tables}.{table}.images": "embed" for table in TABLES}
     return {key: _as_yaml(value) for key, value in found.items() if isinstance(value, bool | int | float | str | tuple)}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..builders import processor
+from ..builders.importers import IMPORTERS, yields
 from ..builders.spec import (
     DEFAULT_RULES,
     READY,
@@ -30,7 +31,7 @@ from .files import is_file
 
 Complain = Callable[[str, str], None]  # (place in registry.yaml, message)
 TRAINING = ("selection_sft", "bt_pairs", "pointwise_scores", "actor_sft", "reserve")
-_ALL_STEPS = 1000  # of an episode, unless its prompt asks for fewer
+ALL_STEPS = 1000  # of an episode, unless its prompt asks for fewer
 
 
 class Training:
@@ -58,8 +59,10 @@ class Training:
         if (options := tables.get("actor_sft")) is not None:
             given = _given(options, "selected_by", "quality_floor", "random_control")
             spec = replace(spec, actor_sft=ActorSpec(**given))
-        for table, kinds in self._missing(spec, tables, at):
-            self._complain(f"{at}.{table}", f"needs a source of kind {kinds}")
+        for table, kind in self._missing(spec, tables, at):
+            self._complain(
+                f"{at}.{table}", f"needs a source of {kind}{self._why(spec, table, kind)}; {_who_gives(kind)}"
+            )
         for table in ("selection_sft", "bt_pairs", "pointwise_scores"):
             if table in tables and "prompt" not in tables[table]:
                 self._without_prompt(spec, table, tables[table], f"{at}.{table}")
@@ -78,7 +81,7 @@ class Training:
             self._complain(f"{where}.scores", "means nothing unless origins names scores")
         trajectories = None
         if said := options.get("trajectories"):
-            whole = {**said, "options": {"history_window": _ALL_STEPS, **said.get("options", {})}}
+            whole = {**said, "options": {"history_window": ALL_STEPS, **said.get("options", {})}}
             prompt = self._prompt(whole, "trajectory", f"{where}.trajectories")
             trajectories = TrajectorySpec(prompt, **_given(said, "min_gap", "max_pairs_per_task"))
         return PairSpec(
@@ -129,6 +132,15 @@ class Training:
                 "needs a prompt and the origin selection")  # fmt: skip
 
     @staticmethod
+    def _why(spec: BuildSpec, table: str, kind: str) -> str:
+        """What asks for a kind that the table can do without."""
+        if table == "actor_sft" and kind == "candidate_scores":
+            return ", since it is declared with selected_by: scores or a quality_floor"
+        if table == "bt_pairs" and kind == "candidate_scores":
+            return ", since origins names scores"
+        return ""
+
+    @staticmethod
     def _behind_pairs(spec: BuildSpec) -> tuple[str, ...]:
         if (pairs := spec.pairs) is None:
             return ()
@@ -139,7 +151,8 @@ class Training:
     def _without_prompt(self, spec: BuildSpec, table: str, options: Mapping[str, Any], where: str) -> None:
         """A table without a prompt holds only rows that come ready-made."""
         if table not in spec.kinds:
-            self._complain(where, "has no prompt; rows are made with one, such as prompt: selection/1 or scalar/1")
+            usual = "selection/1" if table == "selection_sft" else "scalar/1"
+            self._complain(where, f"has no prompt; rows are made with one, such as prompt: {usual}")
         for name in sorted(set(options) - {"images", *(("rules",) if table == "bt_pairs" else ())}):
             self._complain(f"{where}.{name}", "means nothing without a prompt: ready-made rows are taken as they are")
 
@@ -176,6 +189,15 @@ class Training:
         if prompt.kind != kind:
             self._complain(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
         return spec
+
+
+def _who_gives(kind: str) -> str:
+    """The kinds and formats of sources that hold ``kind``."""
+    found: dict[str, list[str]] = {}
+    for source, name in IMPORTERS:
+        if kind in yields(source, name):
+            found.setdefault(source, []).append(name)
+    return "; ".join(f"kind: {source}, format: {' or '.join(names)}" for source, names in found.items())
 
 
 def _given(options: Mapping[str, Any], *names: str) -> dict[str, Any]:

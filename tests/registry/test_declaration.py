@@ -210,8 +210,12 @@ def test_tables_need_their_sources(folder: Path) -> None:
     with pytest.raises(ArmError) as caught:
         Registry.load(write(folder, "".join(line for line in lines if "kind: teacher_labels" not in line)))
     assert [(i.line, i.message) for i in caught.value.issues] == [
-        (13, "needs a source of kind teacher_labels"),
-        (14, "needs a source of kind teacher_labels"),
+        (
+            n,
+            "needs a source of teacher_labels; kind: episodes, format: molmoweb_result; "
+            "kind: teacher_labels, format: first_release or table or molmoweb",
+        )
+        for n in (13, 14)
     ]
     with pytest.raises(ArmError, match="holds no states"):
         Registry.load(write(folder, "".join(line for line in lines if "kind: episodes" not in line)))

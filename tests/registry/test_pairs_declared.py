@@ -105,6 +105,12 @@ def test_every_kind_of_pair_is_declared_and_built(folder: Path) -> None:
     ("old", "new", "message"),
     [
         ("      reserve: {}", "      reserve: {}\n      actor_sft: {}", None),
+        (
+            "      - {kind: candidate_scores, format: molmoweb,",
+            "      - {kind: candidate_sets, format: first_release,",
+            "needs a source of candidate_scores, since origins names scores; kind: episodes, format: rest_mcts; "
+            "kind: candidate_scores, format: scores or molmoweb",
+        ),
         ("origins: [selection, scores]", "origins: [scores, scores]", "names one twice"),
         ("origins: [selection, scores]", "origins: [selection]", "means nothing unless origins names scores"),
         ("origins: [selection, scores]", "origins: [scores]", "needs a prompt and the origin selection"),
@@ -117,7 +123,7 @@ def test_every_kind_of_pair_is_declared_and_built(folder: Path) -> None:
         (
             "      - {kind: teacher_labels, format: first_release, path: labels.jsonl}\n",
             "",
-            "needs a source of kind teacher_labels",
+            "needs a source of teacher_labels",
         ),
         ("candidate_scores: 0", "pointwise_scores: 0", "is no table of this dataset"),
     ],
@@ -142,5 +148,5 @@ def test_labels_are_needed_for_what_rests_on_them(folder: Path, more: str) -> No
     text = DECLARED[: DECLARED.index("        max_pairs_per_set")] + "        origins: [scores]\n"
     text = text.replace("      - {kind: teacher_labels, format: first_release, path: labels.jsonl}\n", "")
     assert _load(folder, text).dataset().pairs
-    with pytest.raises(ArmError, match="needs a source of kind teacher_labels"):
+    with pytest.raises(ArmError, match="needs a source of teacher_labels"):
         _load(folder, f"{text}        {more}\n")
