@@ -22,10 +22,8 @@ _TASK_LABEL = re.compile(r"^\s*(?:Task|Goal|Instruction)\s*:\s*", re.I)
 
 def requested_task(text: str) -> str | None:
     """The last ``<user_request>`` of a text, stripped; None without one."""
-    last = None
-    for last in _between(text, *_REQUEST):
-        pass
-    return last.strip() or None if last else None
+    found = list(_between(text, *_REQUEST))
+    return found[-1].strip() or None if found else None
 
 
 def framed_task(first_user_text: str) -> str | None:

@@ -12,7 +12,7 @@ MANY = 300_000  # quadratic in these, a search takes hours
 @pytest.mark.parametrize(
     ("text", "task"),
     [
-        ("Task: Buy.\n\nStep 1. URL: a\n\n\n Active tab: b \n\nNow.", "Buy.\n\n\nNow."),
+        ("Task: Buy.\n\nStep 1. URL: a\n\n\n Active tab: b \n\nNow.", "Buy.\n\nNow."),
         ("\n\n URL: a\n\n\n\n  URL: b\n\n\nBuy.\nURL: c", "Buy."),
         ("Buy.\nURL\n: a\n\nStep\n3\n", "Buy."),
         ("See URL: a", "See URL: a"),
