@@ -21,6 +21,7 @@ from ...schemas import manifest as manifests
 from ...schemas.actions import DIALECTS
 from ...schemas.errors import ArmError, Issue
 from ...schemas.ids import file_sha256
+from ...schemas.store import TABLES
 from ...schemas.validate import for_schema
 from ...schemas.yamlfile import read
 from ..files import is_file
@@ -129,6 +130,10 @@ def _check(identity: Mapping[str, Any]) -> None:
             problems.append((f"{where}.dialect", f"{source['dialect']!r} is not known"))
         if strange := set(source["constants"]) - _CONSTANTS:
             problems.append((f"{where}.constants", f"{sorted(strange)} are not known"))
+    parameters = identity["parameters"]
+    for table in sorted({*TABLES} & {*parameters} - {*parameters["tables"]}):
+        if parameters[table]:
+            problems.append((f"$.datasets[0].tables.{table}", "has options, and the dataset has no such table"))
     if rule not in RULES.values():
         problems.append(("$.datasets[0].split", f"its rule is {rule!r}, and this version knows {list(RULES.values())}"))
     if problems:
