@@ -61,7 +61,7 @@ class Training:
             spec = replace(spec, actor_sft=ActorSpec(**given))
         for table, kind in self._missing(spec, tables, at):
             self._complain(
-                f"{at}.{table}", f"needs a source of {kind}{self._why(spec, table, kind)}; {_who_gives(kind)}"
+                f"{at}.{table}", f"needs a source of {kind}{self._why(spec, table, kind)}: {_who_gives(kind)}"
             )
         for table in ("selection_sft", "bt_pairs", "pointwise_scores"):
             if table in tables and "prompt" not in tables[table]:
@@ -197,7 +197,7 @@ def _who_gives(kind: str) -> str:
     for source, name in IMPORTERS:
         if kind in yields(source, name):
             found.setdefault(source, []).append(name)
-    return "; ".join(f"kind: {source}, format: {' or '.join(names)}" for source, names in found.items())
+    return ", or ".join(f"kind: {source} with format: {' or '.join(names)}" for source, names in found.items())
 
 
 def _given(options: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -212,8 +212,8 @@ def test_tables_need_their_sources(folder: Path) -> None:
     assert [(i.line, i.message) for i in caught.value.issues] == [
         (
             n,
-            "needs a source of teacher_labels; kind: episodes, format: molmoweb_result; "
-            "kind: teacher_labels, format: first_release or table or molmoweb",
+            "needs a source of teacher_labels: kind: teacher_labels with format: first_release or table or molmoweb, "
+            "or kind: episodes with format: molmoweb_result",
         )
         for n in (13, 14)
     ]

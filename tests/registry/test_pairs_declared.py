@@ -108,8 +108,8 @@ def test_every_kind_of_pair_is_declared_and_built(folder: Path) -> None:
         (
             "      - {kind: candidate_scores, format: molmoweb,",
             "      - {kind: candidate_sets, format: first_release,",
-            "needs a source of candidate_scores, since origins names scores; kind: episodes, format: rest_mcts; "
-            "kind: candidate_scores, format: scores or molmoweb",
+            "needs a source of candidate_scores, since origins names scores: kind: episodes with format: rest_mcts, "
+            "or kind: candidate_scores with format: scores or molmoweb",
         ),
         ("origins: [selection, scores]", "origins: [scores, scores]", "names one twice"),
         ("origins: [selection, scores]", "origins: [selection]", "means nothing unless origins names scores"),
