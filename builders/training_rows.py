@@ -54,6 +54,7 @@ class TrainingRows:
             self._pairs = Pairs(spec, prompt, self._views, pool, ledger, statistics)
         self._held: dict[str, list[Row]] = {table: [] for table in SOURCES}  # validation rows
         self._seen: dict[tuple[str, str], set[bytes]] = {}  # (table, split) -> rendered digests
+        self._pictures: set[str] = set()  # of rows of train, where screenshots are kept apart
         # The legacy rule leaks and is asked for to reproduce what leaked: nothing is taken out.
         self._separate = spec.split.rule == "task_group"
         self._limits = TokenLimits(spec.tokens, pictures) if spec.tokens else None
@@ -99,7 +100,8 @@ class TrainingRows:
 
     def finish(self, train_screenshots: set[str]) -> None:
         """Write the validation rows, except those that share prompt and pictures with train, or whose screenshot is
-        one of ``train_screenshots`` (hex digests)."""
+        one of ``train_screenshots`` (hex digests) or stands in a row of train where screenshots are kept apart."""
+        train_screenshots = train_screenshots | self._pictures
         for table, rows in self._held.items():
             train = self._seen.get((table, "train"), set())
             for row in rows:
@@ -208,6 +210,8 @@ class TrainingRows:
         return self._limits.outside(table, row) if self._limits else None
 
     def _write(self, table: str, row: Row) -> None:
+        if self._spec.split.isolate_screenshots and row["split"] == "train":
+            self._pictures.update(picture.removeprefix("sha256:") for picture in row["images"])
         self._seen.setdefault((table, row["split"]), set()).add(bytes.fromhex(row["rendered_sha256"]))
         self._ledger.units_out[table] += 1
         self._count[table, row["split"]] += 1

@@ -10,6 +10,7 @@ from action_reward_models.builders.bucket import BucketResult
 from action_reward_models.builders.importers.chat import without_nulls
 from action_reward_models.builders.manifest import leakage
 from action_reward_models.builders.spec import (
+    GateSpec,
     PairSpec,
     PointwiseSpec,
     PromptSpec,
@@ -163,3 +164,26 @@ def test_prompts_that_cross_are_counted_in_every_table() -> None:
     parts = [BucketResult(seen={("pointwise_scores", split): digest}) for split in ("train", "validation")]
     assert leakage(parts) == {"selection_sft": 0, "bt_pairs": 0, "pointwise_scores": 1}
     assert leakage(parts[:1])["pointwise_scores"] == 0
+
+
+def test_screenshots_of_ready_made_rows_are_kept_apart_too(toy: Toy) -> None:
+    """A row that came with a picture only is split by it, a state by its task: one picture, perhaps two splits."""
+    for number in range(12):
+        toy.scene(f"e{number}", picture=number, task=f"Do {number}.")
+    rows = [_scored(f"r{number}", f"Rate {number}.", picture=toy.data_url(number)) for number in range(12)]
+
+    def crossing(**split: bool) -> set[str]:
+        prompts = {"selection": SelectionSpec(PromptSpec("selection/1")), "pairs": PairSpec(PromptSpec("scalar/1"))}
+        build = _build(
+            toy, {"pointwise_scores": rows}, split=SplitSpec(0.5, 1, **split), shards=1, pointwise=None, **prompts,
+            gates=GateSpec(leakage="warn"),
+        )  # fmt: skip
+        shown: dict[str, set[str]] = {"train": set(), "validation": set()}
+        for table in ("selection_sft", "bt_pairs", "pointwise_scores"):
+            for row in build.rows(table):
+                shown[row["split"]].update(row["images"])
+        assert shown["validation"]
+        return shown["train"] & shown["validation"]
+
+    assert crossing()
+    assert crossing(isolate_screenshots=True) == set()
