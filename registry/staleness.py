@@ -89,10 +89,12 @@ def _sources(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
 
 
 def _prompts(before: list[dict[str, Any]], spec: BuildSpec) -> Iterator[str]:
-    declared = [part.prompt for part in (spec.selection, spec.pairs) if part]
-    for old, new in zip(before, (load_prompt(p) for p in declared), strict=False):
-        if old["sha256"] != new.sha256:
-            yield f"prompt {new.id} renders differently ({old['sha256'][:12]} -> {new.sha256[:12]})"
+    parts = (spec.selection, spec.pairs, spec.pointwise, spec.pairs and spec.pairs.trajectories)
+    known = {old["sha256"]: old for old in before}
+    for new in (load_prompt(part.prompt) for part in parts if part):
+        if new.sha256 not in known:
+            was = next((old["sha256"][:12] for old in before if (old["id"], old["kind"]) == (new.id, new.kind)), "none")
+            yield f"prompt {new.id} renders differently ({was} -> {new.sha256[:12]})"
 
 
 def _short(value: Any) -> str:

@@ -24,7 +24,7 @@ from typing import Any, TypeGuard
 
 from ...schemas.actions import parse
 from ...schemas.ids import canonical_json, sha256_hex, task_group
-from .search_tree import NONE_CORRECT, PLACED, FaultyTree, Node, tree_of
+from .search_tree import NONE_CORRECT, PLACED, FaultyTree, Node, in_lists, tree_of
 from .types import Context, Imported, ImportedRow, ImportedState, InvalidTurn, Remark
 
 Record = dict[str, Any]
@@ -183,8 +183,10 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def ids(record: Record) -> Record:
-    """The id of the tree if it is a hash of the whole record."""
-    return {} if _own_id(record) else {"id": _hashed(record)}
+    """The id of the tree if it is a hash of the whole record; and the tree without steps as keys, which stay."""
+    own = {} if _own_id(record) else {"id": _hashed(record)}
+    nested = {name: in_lists(record[name]) for name in ("root", "tree") if isinstance(record.get(name), dict)}
+    return own | nested | ({"children": in_lists(record)["children"]} if "children" in record else {})
 
 
 def _tree_id(record: Record) -> str:

@@ -85,6 +85,39 @@ def tree_of(record: Record) -> tuple[Node, Faults]:
     return _nested(record, "$") if ways == ["children"] else _nested(record[ways[0]], f"$.{ways[0]}")
 
 
+def in_lists(raw: Record) -> Record:
+    """A copy of a nested tree whose children all stand in lists: a step that is a key could not be changed. One that
+    stands under another step than its own loses its text, and so stays no node."""
+    top = dict(raw)
+    waiting = [top]
+    while waiting:
+        node = waiting.pop()
+        children = node.get("children")
+        if isinstance(children, dict):
+            named: list[tuple[str | None, Any]] = [*children.items()]
+        elif isinstance(children, list):
+            named = [(None, child) for child in children]
+        else:
+            continue
+        node["children"] = made = [
+            {**child, **_step(child, key)} if isinstance(child, dict) else child for key, child in named
+        ]
+        waiting += [child for child in made if isinstance(child, dict)]
+    return top
+
+
+def _step(child: Record, key: str | None) -> Record:
+    """The step of a child by its key, where it needs one."""
+    if key is None:
+        return {}
+    text = child.get("pcd", key)
+    return {"pcd": "" if isinstance(text, str) and _misplaced(key, text) else text}
+
+
+def _misplaced(key: str, text: str) -> bool:
+    return key != text and not key.isdecimal()
+
+
 def _nested(raw: Record, where: str) -> tuple[Node, Faults]:
     faults: Faults = []
     root = _root(raw, where)
@@ -123,7 +156,7 @@ def _wrong(child: Record, text: Any, key: str | None, parent: Node) -> str | Non
     """What is wrong with a child of ``parent``; what is below it is left out with it."""
     if not isinstance(text, str) or not text.strip():
         return "has no step (pcd)"
-    if key is not None and key != text and not key.isdecimal():
+    if key is not None and _misplaced(key, text):
         return f"stands under another step ({key[:60]!r}) than its own ({text[:60]!r})"
     so_far, before = child.get("y"), parent.so_far
     if not so_far:  # not recorded

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from action_reward_models.registry import Registry
+from action_reward_models.builders.spec import (
+    BuildSpec,
+    PairSpec,
+    PointwiseSpec,
+    PromptSpec,
+    SplitSpec,
+    TrajectorySpec,
+)
+from action_reward_models.builders.views import load
+from action_reward_models.registry import Registry, staleness
 from action_reward_models.schemas.errors import ArmError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
@@ -203,3 +213,21 @@ def test_a_card_that_cannot_be_kept_stops_the_build_first(damage: bytes, said: s
         Registry.load(project).build(force=True, progress=lambda *_: pytest.fail("the sources were read"))
     assert caught.value.where == str(card)
     assert card.read_bytes() == before
+
+
+def test_prompts_of_all_tables_are_compared() -> None:
+    """Pointwise rows and pairs of episodes have prompts, too."""
+    prompts = {"scalar/1": PromptSpec("scalar/1"), "trajectory/1": PromptSpec("trajectory/1")}
+    bare = BuildSpec("a", "b", "1.0.0", "mit", (), SplitSpec(0.0, 1), (), {})
+    spec = replace(
+        bare,
+        pairs=PairSpec(prompts["scalar/1"], trajectories=TrajectorySpec(prompts["trajectory/1"])),
+        pointwise=PointwiseSpec(replace(prompts["scalar/1"], options={"history_window": 2})),
+    )
+    found = list(staleness._prompts([], spec))
+    assert [reason.split()[1] for reason in found] == ["scalar/1", "scalar/1", "trajectory/1"]
+    assert spec.pairs
+    loaded = [load(part.prompt) for part in (spec.pairs, spec.pointwise, spec.pairs.trajectories) if part]
+    known = [{"id": prompt.id, "kind": prompt.kind, "sha256": prompt.sha256} for prompt in loaded]
+    assert list(staleness._prompts(known, spec)) == []
+    assert list(staleness._prompts(known[:2], spec)) == [found[2]]

@@ -345,3 +345,27 @@ def test_values_that_are_not_what_the_formula_makes_are_remarked_on(toy: Toy) ->
 def test_a_declared_source_of_scores_is_taken() -> None:
     scores = [r.row for r in of(ImportedRow, read(tree(), score_source="vm")) if r.kind == "candidate_scores"]
     assert {row["score_source"] for row in scores} == {"vm"}
+
+
+@pytest.mark.parametrize("place", ["root", "tree", None])
+def test_redaction_reaches_steps_that_are_keys(place: str | None, toy: Toy) -> None:
+    """Else the key would still hold what the step does not, and the node would be left out with its name told."""
+    mail = "john.doe@corp-mail.com"
+    below = {"pcd": f"Ask {mail}", "V": 0.5, "children": {"Wait.": {"pcd": "Wait.", "V": 0.25, "children": {}}}}
+    other = {"V": 0.75, "children": {}}
+    misnamed = {"pcd": "Else.", "V": 0.1, "children": {}}
+    root = {"pcd": "", "children": {below["pcd"]: below, f"Tell {mail}": other, f"Write {mail}": misnamed}}
+    record = {"id": "t", "content": "Do.", **({place: root} if place else root)}
+    given = toy.lay("episodes", "rest_mcts", "t.json", [record], dialect="text", space="pixel", on_invalid="exclude")
+    tables = ("states", "candidate_sets")
+    plain, clean = (
+        toy.build(sources=(given,), tables=tables, images={"states": "embed"}, selection=None, pairs=None, redact=said)
+        for said in ((), ("addresses",))
+    )
+    texts = [[c["response"] for c in row["candidates"]] for row in plain.rows("candidate_sets")]
+    hidden = [[c["response"] for c in row["candidates"]] for row in clean.rows("candidate_sets")]
+    assert sorted(texts) == [[f"Ask {mail}", f"Tell {mail}"], ["Wait."]]
+    assert sorted(hidden) == [["Ask [redacted e-mail address]", "Tell [redacted e-mail address]"], ["Wait."]]
+    assert mail not in json.dumps([clean.rows(table) for table in (*tables, "exclusions")])
+    for build in (plain, clean):
+        assert build.identity["ledger"]["candidate_sets"]["excluded"] == {"invalid_record": 1}
