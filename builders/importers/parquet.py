@@ -75,7 +75,7 @@ def _table(path: Path, wanted: str | None) -> str:
         said = [f"lacks {', '.join(lacks)}"] * bool(lacks) + [f"has {', '.join(more)}, too"] * bool(more)
         raise ArmError(f"has not the columns of {wanted} ({TABLES[wanted]}): it {'; '.join(said)}")
     if not fits:
-        raise ArmError(f"has the columns of no table of ours ({', '.join(columns)})")
+        raise ArmError(f"has the columns of no table that is read ({', '.join(columns)})")
     table = wanted or fits[0]
     for column, many in arrow.image_columns(TABLES[table]).items():
         kind = found.field(column).type
