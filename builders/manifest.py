@@ -26,8 +26,9 @@ from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
 from . import audits, processor
 from .bucket import BucketResult
+from .gathering import SourceFile
 from .ledger import account
-from .partition import Partition, SourceFile
+from .partition import Partition
 from .spec import BuildSpec
 from .writer import WrittenFile
 

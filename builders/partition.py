@@ -9,25 +9,11 @@ from pathlib import Path
 from ..schemas.errors import Issue
 from . import collector
 from .dealing import deal
-from .gathering import COPIED, MAX_ISSUES, Gathering, Progress, SourceFile, failure
-from .homes import bucket_of
+from .gathering import Gathering, Progress, SourceFile
 from .importers import IMPORTERS, RowImporter
 from .ledger import Ledger
 from .spec import BuildSpec
 from .tally import Tally
-
-__all__ = [
-    "BUCKET_BYTES",
-    "COPIED",
-    "MAX_ISSUES",
-    "Partition",
-    "Progress",
-    "SourceFile",
-    "bucket_count",
-    "bucket_of",
-    "failure",
-    "partition",
-]
 
 BUCKET_BYTES = 32 << 20  # of input: what a worker holds at once is a small multiple of it
 

@@ -21,7 +21,8 @@ from . import manifest as manifests
 from .audits import benchmarks
 from .bucket import BucketResult, Job, build_bucket
 from .cluster import Cluster
-from .partition import Partition, Progress, failure, partition
+from .gathering import Progress, failure
+from .partition import Partition, partition
 from .published import write_figures, write_loader, write_prompts, write_schemas
 from .spec import BuildSpec
 from .views import load

@@ -13,8 +13,9 @@ from ..schemas.errors import ArmError, Issue
 from ..schemas.store import TABLES
 from . import executors, manifest, reader
 from .bucket import BucketResult, Job, build_bucket
+from .gathering import Progress, failure
 from .ledger import Row
-from .partition import Partition, Progress, failure, partition
+from .partition import Partition, partition
 from .spec import BuildSpec
 from .tally import Tally
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ..builders.partition import Progress
+from ..builders.gathering import Progress
 from ..cards.dataset import merge, words
 from ..hub_sync.hub import Hub
 from ..hub_sync.publish import Published, publish

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..builders import reader
+from ..builders.gathering import Progress
 from ..builders.manifest import code_sha256
-from ..builders.partition import Progress
 from ..builders.published import write_loader, write_schemas
 from ..cards.dataset import problems
 from ..schemas.errors import Issue

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..builders.partition import Progress
+from ..builders.gathering import Progress
 from ..builders.runner import Built, build, check
 from ..builders.spec import BuildSpec
 from ..cards.dataset import merge, render

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..builders.partition import Progress
+from ..builders.gathering import Progress
 from ..builders.spec import BuildSpec, Origin, SourceSpec
 from ..schemas.errors import ArmError
 from .models import ModelSpec

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..builders.partition import Progress
+from ..builders.gathering import Progress
 from ..builders.reader import row_digest
 from ..builders.spec import BuildSpec
 from ..cards.dataset import words

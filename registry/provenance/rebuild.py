@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ...builders import reader
+from ...builders.gathering import Progress
 from ...builders.manifest import code_sha256
-from ...builders.partition import Progress
 from ...builders.runner import build
 from ...schemas import digests
 from ...schemas.errors import ArmError, Issue

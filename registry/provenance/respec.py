@@ -13,8 +13,8 @@ from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
 from ...builders import processor
+from ...builders.gathering import Progress
 from ...builders.importers import IMPORTERS
-from ...builders.partition import Progress
 from ...builders.spec import RULES, BuildSpec, GateSpec, LabelSpec, Origin, SourceSpec, SplitSpec
 from ...hub_sync.hub import Hub
 from ...schemas import manifest as manifests

@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
+from ...builders.gathering import Progress
 from ...builders.importers import IMPORTERS, RECORDS
-from ...builders.partition import Progress
 from ...hub_sync.hub import Hub, checked_repo_id, checked_sha
 from ...hub_sync.pull import download
 from ...hub_sync.release import manifest_at

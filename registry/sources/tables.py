@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ...builders import reader
+from ...builders.gathering import Progress
 from ...builders.importers import RECORDS
-from ...builders.partition import Progress
 from ...schemas import digests
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json
