@@ -172,12 +172,17 @@ def test_screenshots_of_ready_made_rows_are_kept_apart_too(toy: Toy) -> None:
         toy.scene(f"e{number}", picture=number, task=f"Do {number}.")
     rows = [_scored(f"r{number}", f"Rate {number}.", picture=toy.data_url(number)) for number in range(12)]
 
-    def crossing(**split: bool) -> set[str]:
-        prompts = {"selection": SelectionSpec(PromptSpec("selection/1")), "pairs": PairSpec(PromptSpec("scalar/1"))}
+    def crossing(apart: bool) -> set[str]:
         build = _build(
-            toy, {"pointwise_scores": rows}, split=SplitSpec(0.5, 1, **split), shards=1, pointwise=None, **prompts,
+            toy,
+            {"pointwise_scores": rows},
+            selection=SelectionSpec(PromptSpec("selection/1")),
+            pairs=PairSpec(PromptSpec("scalar/1")),
+            pointwise=None,
+            split=SplitSpec(0.5, 1, isolate_screenshots=apart),
+            shards=1,
             gates=GateSpec(leakage="warn"),
-        )  # fmt: skip
+        )
         shown: dict[str, set[str]] = {"train": set(), "validation": set()}
         for table in ("selection_sft", "bt_pairs", "pointwise_scores"):
             for row in build.rows(table):
@@ -185,5 +190,5 @@ def test_screenshots_of_ready_made_rows_are_kept_apart_too(toy: Toy) -> None:
         assert shown["validation"]
         return shown["train"] & shown["validation"]
 
-    assert crossing()
-    assert crossing(isolate_screenshots=True) == set()
+    assert crossing(apart=False)
+    assert crossing(apart=True) == set()
