@@ -60,9 +60,7 @@ class Training:
             given = _given(options, "selected_by", "quality_floor", "random_control")
             spec = replace(spec, actor_sft=ActorSpec(**given))
         for table, kind in self._missing(spec, tables, at):
-            self._complain(
-                f"{at}.{table}", f"needs a source of {kind}{self._why(spec, table, kind)}: {_who_gives(kind)}"
-            )
+            self._complain(f"{at}.{table}", f"needs a source of {kind}{self._why(table, kind)}: {_who_gives(kind)}")
         for table in ("selection_sft", "bt_pairs", "pointwise_scores"):
             if table in tables and "prompt" not in tables[table]:
                 self._without_prompt(spec, table, tables[table], f"{at}.{table}")
@@ -132,7 +130,7 @@ class Training:
                 "needs a prompt and the origin selection")  # fmt: skip
 
     @staticmethod
-    def _why(spec: BuildSpec, table: str, kind: str) -> str:
+    def _why(table: str, kind: str) -> str:
         """What asks for a kind that the table can do without."""
         if table == "actor_sft" and kind == "candidate_scores":
             return ", since it is declared with selected_by: scores or a quality_floor"

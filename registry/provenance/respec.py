@@ -60,7 +60,7 @@ def spec_of(manifest: Mapping[str, Any], inputs: Inputs, progress: Progress) -> 
     for number, source in enumerate(identity["sources"]):
         where = f"$.identity.sources[{number}]"
         try:
-            found = _files(source, where, inputs, progress)
+            found = _files(source, inputs, progress)
         except ArmError as error:  # of the Hub or the store: about all files of the source
             message = f"{error.where}: {error.message}" if error.where else error.message
             issues += error.issues or [Issue(manifests.NAME, 0, where, message)]
@@ -244,9 +244,7 @@ def _external(options: Mapping[str, Any]) -> str | None:
     return sha256 if kind == "sha256" else None
 
 
-def _files(
-    source: Mapping[str, Any], where: str, inputs: Inputs, progress: Progress
-) -> list[tuple[str, Path, str | None]]:
+def _files(source: Mapping[str, Any], inputs: Inputs, progress: Progress) -> list[tuple[str, Path, str | None]]:
     """(published name, where it lies, what is wrong with it) of each file of a source. Raises ArmError of the store."""
     listed = {file["path"]: file for file in source["files"]}
     origin = source.get("origin")
