@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...schemas.actions import parse
-from ...schemas.ids import canonical_json, sha256_hex, task_group
-from . import openai_messages
+from ...schemas.ids import canonical_json, task_group
+from . import openai_messages, record_ids
 from . import text as texts
 from .types import Context, ImportedState, InvalidTurn
 
@@ -85,20 +85,11 @@ def states(record: Record, context: Context) -> Iterator[ImportedState | Invalid
 
 def ids(record: Record) -> Record:
     """The episode's id if it is a hash of the whole record."""
-    return {} if _own_id(record) else {"id": _hashed(record)}
+    return {} if record_ids.own(record, _IDS) else {"id": record_ids.hashed("ep", record)}
 
 
 def _episode_id(record: Record) -> str:
-    own, rollout = _own_id(record) or _hashed(record), record.get("rollout_idx")
-    return own if rollout is None else f"{own}_r{rollout}"
-
-
-def _own_id(record: Record) -> str | None:
-    return next((record[name] for name in _IDS if isinstance(record.get(name), str)), None)
-
-
-def _hashed(record: Record) -> str:
-    return f"ep-{sha256_hex(canonical_json(record))[:16]}"
+    return record_ids.of_rollout(record_ids.own(record, _IDS) or record_ids.hashed("ep", record), record)
 
 
 def role_of(turn: Record) -> str:

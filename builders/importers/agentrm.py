@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...schemas.ids import canonical_json, sha256_hex
-from . import agent_chat
+from . import agent_chat, record_ids
 from .types import Context, ImportedRow, InvalidTurn
 
 Record = dict[str, Any]
@@ -45,7 +45,7 @@ def rows(record: Record, context: Context) -> Iterator[ImportedRow | InvalidTurn
         path = f"$.{name}[{len(turns) - 1}]"
         task = agent_chat.task_of(record, record[name])
     messages = [_message(turn) for turn in turns]
-    row_id = f"score-{sha256_hex(canonical_json(messages))[:16]}"
+    row_id = record_ids.hashed("score", messages)
     if len(messages) < 2 or messages[-1]["role"] != "assistant":
         said = "has one turn" if len(messages) < 2 else "is not the assistant's"
         message = f"{said}; the scored turn is the last, an assistant's, and something stands before it"

@@ -16,7 +16,6 @@ from ...schemas.actions import parse
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json, task_group
 from . import text as texts
-from .openai_messages import host_of
 from .pictures import read_picture
 from .types import Context, ImportedState, InvalidTurn
 
@@ -45,7 +44,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
     try:
         image = read_picture(record["images"][-1], context.folder) if record["images"] else None
     except ArmError as error:
-        yield InvalidTurn(record["state_id"], getattr(error, "reason", "invalid_record"), place, error.message)
+        yield InvalidTurn.of(record["state_id"], error, place)
         return
     # What a tool returned is page text: a page must not be able to set the task.
     asked = [_TOOL_RESPONSE.sub("", body) for role, body in turns if role == "user"]
@@ -58,7 +57,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
         "task": task,
         "task_group": task_group(task, record["episode_id"]),
         "url": url,
-        "host": host_of(url),
+        "host": texts.host_of(url),
         "history": history,
         "messages_json": None,
         "prompt_text": record["prompt_text"],

@@ -14,8 +14,7 @@ from typing import Any
 
 from ...prompts.replies import parse_selection
 from ...schemas.errors import ArmError
-from ...schemas.ids import canonical_json, sha256_hex
-from . import chat
+from . import chat, record_ids
 from .types import Context, ImportedRow, InvalidTurn
 
 Record = dict[str, Any]
@@ -25,7 +24,7 @@ _UNKNOWN = ("label_id", "set_id", "state_id", "prompt_id", "prompt_sha256")
 
 def selection(record: Record, context: Context) -> Iterator[ImportedRow | InvalidTurn]:
     """Yield the `selection_sft` row of a record."""
-    row_id = _row_id("sft", record)
+    row_id = record_ids.shown("sft", record)
     try:
         *turns, reply = record["messages"]
         if reply["role"] != "assistant":
@@ -38,11 +37,11 @@ def selection(record: Record, context: Context) -> Iterator[ImportedRow | Invali
         completion = [_text("assistant", reply["content"], where)]
         pictures = chat.pictures(prompt, record["images"], context.folder)
     except ArmError as error:
-        yield _invalid(row_id, error, "selection_sft")
+        yield InvalidTurn.of(row_id, error, kind="selection_sft")
         return
     row = {
         **dict.fromkeys((*_UNKNOWN, "order")),
-        "row_id": _row_id("sft", record, pictures),
+        "row_id": record_ids.shown("sft", record, pictures),
         "prompt": prompt,
         "completion": completion,
     }
@@ -51,7 +50,7 @@ def selection(record: Record, context: Context) -> Iterator[ImportedRow | Invali
 
 def pair(record: Record, context: Context) -> Iterator[ImportedRow | InvalidTurn]:
     """Yield the `bt_pairs` row of a record; how its two actions relate is found out when it is built."""
-    pair_id = _row_id("pair", record)
+    pair_id = record_ids.shown("pair", record)
     try:
         prompt = _prompt(record["messages"])
         sides = {}
@@ -61,11 +60,11 @@ def pair(record: Record, context: Context) -> Iterator[ImportedRow | InvalidTurn
             sides[side] = [_text("assistant", record[side]["content"], f"$.{side}.content")]
         pictures = chat.pictures(prompt, record["images"], context.folder)
     except ArmError as error:
-        yield _invalid(pair_id, error, "bt_pairs")
+        yield InvalidTurn.of(pair_id, error, kind="bt_pairs")
         return
     row = {
         **dict.fromkeys((*_UNKNOWN, "chosen_index", "rejected_index", "margin", "relation")),
-        "pair_id": _row_id("pair", record, pictures),
+        "pair_id": record_ids.shown("pair", record, pictures),
         "unit": "step",
         "label_source": "selection",
         "prompt": prompt,
@@ -91,14 +90,3 @@ def _text(role: str, text: str, where: str) -> chat.Message:
     if chat.count_pictures([made]):
         raise ArmError(f"holds {chat.MARKER}, and a reply has no picture", where=where)
     return made
-
-
-def _row_id(prefix: str, record: Record, pictures: Sequence[bytes] = ()) -> str:
-    """By content: the texts and the pictures, wherever these lie."""
-    said = {k: v for k, v in record.items() if k != "images"}
-    return f"{prefix}-{sha256_hex(canonical_json([said, [sha256_hex(picture) for picture in pictures]]))[:32]}"
-
-
-def _invalid(row_id: str, error: ArmError, kind: str) -> InvalidTurn:
-    reason = getattr(error, "reason", "invalid_record")
-    return InvalidTurn(row_id, reason, error.where or "$", error.message, kind=kind)

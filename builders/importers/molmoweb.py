@@ -18,8 +18,8 @@ from typing import Any
 from ...schemas.actions import DIALECTS, parse
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json, task_group
-from .openai_messages import host_of
 from .pictures import read_picture
+from .text import host_of
 from .types import Context, ImportedRow, ImportedState, InvalidTurn
 
 Record = dict[str, Any]
@@ -39,7 +39,7 @@ def states(record: Record, context: Context) -> Iterator[ImportedState | Invalid
     try:
         image = read_picture(record["screenshot"], context.folder)
     except ArmError as error:
-        yield InvalidTurn(state_id, getattr(error, "reason", "invalid_record"), "$.screenshot", error.message)
+        yield InvalidTurn.of(state_id, error, "$.screenshot")
         return
     episode = str(record["sample_id"])
     placed = ("state_id", "sample_id", "task", "step_idx", "url", "history")

@@ -16,11 +16,11 @@ from typing import Any
 
 from ...prompts.replies import parse_selection
 from ...schemas.errors import ArmError
-from ...schemas.ids import canonical_json, sha256_hex, task_group
-from . import chat
+from ...schemas.ids import canonical_json, task_group
+from . import chat, record_ids
 from .molmoweb import SAMPLED, Record, history, response
-from .openai_messages import host_of
-from .pictures import read_picture
+from .pictures import PictureError, read_picture
+from .text import host_of
 from .types import Context, Imported, ImportedRow, ImportedState, InvalidTurn
 
 FOLDER = "trajectory"
@@ -67,10 +67,10 @@ def _state(
         place = f"$.action_history[{turn}]"
         try:
             if turn not in shots:
-                raise ArmError(f"there is no screenshot of step {turn} in the folder {FOLDER}")
+                raise PictureError(f"there is no screenshot of step {turn} in the folder {FOLDER}", "image_missing")
             image = read_picture(shots[turn], context.folder)
         except ArmError as error:
-            return InvalidTurn(state_id, getattr(error, "reason", "image_missing"), place, error.message)
+            return InvalidTurn.of(state_id, error, place)
     url = record.get("url") if turn == 0 else None
     row = {
         "state_id": state_id,
@@ -115,12 +115,6 @@ def _vote(vote: Record, context: Context, state_id: str, where: str) -> Iterator
 
 def distilled(record: Record, context: Context) -> Iterator[ImportedRow | InvalidTurn]:
     """Yield the row of one step: its messages, and the completion, which must say what ``selection`` says (1-based)."""
-
-    def row_id(pictures: tuple[bytes, ...] = ()) -> str:
-        """By content: pictures that lie elsewhere are the same pictures."""
-        said = {k: v for k, v in record.items() if k != "images"}
-        return f"catts-{sha256_hex(canonical_json([said, [sha256_hex(p) for p in pictures]]))[:32]}"
-
     try:
         messages, references = [], list(record.get("images", ()))
         for number, turn in enumerate(record["messages"]):
@@ -132,12 +126,11 @@ def distilled(record: Record, context: Context) -> Iterator[ImportedRow | Invali
             raise ArmError(f"{found}, and selection is {record['selection']}", where="$.completion")
         completion = [chat.message("assistant", record["completion"], "$.completion")]
     except ArmError as error:
-        reason = getattr(error, "reason", "invalid_record")
-        yield InvalidTurn(row_id(), reason, error.where or "$", error.message, kind="selection_sft")
+        yield InvalidTurn.of(record_ids.shown("catts", record), error, kind="selection_sft")
         return
     row = {
         **dict.fromkeys(("label_id", "set_id", "state_id", "order", "prompt_id", "prompt_sha256")),
-        "row_id": row_id(pictures),
+        "row_id": record_ids.shown("catts", record, pictures),
         "prompt": messages,
         "completion": completion,
     }
@@ -162,8 +155,7 @@ def _message(turn: Record, references: list[str], where: str) -> chat.Message:
 
 def _run_id(record: Record) -> str:
     """Several runs of one task share its id, so that their content tells them apart."""
-    made = f"{record.get('task_id') or 'run'}-{sha256_hex(canonical_json(record))[:16]}"
-    return str(record.get("episode_id") or made)
+    return str(record.get("episode_id") or record_ids.hashed(str(record.get("task_id") or "run"), record))
 
 
 def _more(record: Record) -> str | None:

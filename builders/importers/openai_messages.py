@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from ...schemas.actions import parse
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json, sha256_hex, task_group
+from . import record_ids
 from . import text as texts
 from .pictures import read_picture
-from .types import Context, ImportedState, InvalidTurn
+from .types import Context, ImportedState, InvalidTurn, reason_of
 
 _READ_KEYS = {"episode_id", "messages", "tools", "metadata"}
 _ELEMENT_KEYS = {"tag", "text", "box"}
@@ -62,7 +62,7 @@ def states(record: dict[str, Any], context: Context) -> Iterator[ImportedState |
                     "state_id": state_id,
                     "turn": turn,
                     "url": url,
-                    "host": host_of(url),
+                    "host": texts.host_of(url),
                     "history": [dict(entry) for entry in history],
                     "messages_json": canonical_json(seen),
                     "observation_text": "\n".join(since) if text_only else None,
@@ -105,18 +105,9 @@ class _Pictures:
                 self.newest, self.problem = read_picture(part["image_url"]["url"], self._context.folder), None
                 parts.append({**part, "image_url": {**part["image_url"], "url": f"sha256:{sha256_hex(self.newest)}"}})
             except ArmError as error:
-                reason = getattr(error, "reason", "invalid_record")
-                self.newest, self.problem = None, (reason, self.where, error.message)
+                self.newest, self.problem = None, (reason_of(error), self.where, error.message)
                 parts.append({**part, "image_url": {**part["image_url"], "url": "sha256:unreadable"}})
         return {**message, "content": parts}
-
-
-def host_of(url: str | None) -> str | None:
-    """Lower-case host of an address; None when it has none or cannot be read."""
-    try:
-        return urlsplit(url).hostname if url else None
-    except ValueError:
-        return None
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,7 +128,7 @@ def _text(message: dict[str, Any]) -> str:
 def ids(record: dict[str, Any]) -> dict[str, Any]:
     """The episode's id if it is a hash of the whole record."""
     episode_id = _episode_id(record, record.get("metadata") or {})
-    return {"episode_id": episode_id} if episode_id == _hashed(record) else {}
+    return {"episode_id": episode_id} if episode_id == record_ids.hashed("ep", record) else {}
 
 
 def _episode_id(record: dict[str, Any], metadata: dict[str, Any]) -> str:
@@ -145,11 +136,7 @@ def _episode_id(record: dict[str, Any], metadata: dict[str, Any]) -> str:
         return str(record["episode_id"])
     if metadata.get("task_id") is not None and metadata.get("rollout_idx") is not None:
         return f"{metadata['task_id']}_r{metadata['rollout_idx']}"
-    return _hashed(record)
-
-
-def _hashed(record: dict[str, Any]) -> str:
-    return f"ep-{sha256_hex(canonical_json(record))[:16]}"
+    return record_ids.hashed("ep", record)
 
 
 def _task(messages: list[dict[str, Any]]) -> str | None:

@@ -24,7 +24,7 @@ from ...schemas.ids import canonical_json, task_group
 from . import openai_messages
 from . import text as texts
 from .pictures import read_picture
-from .types import Context, ImportedState, InvalidTurn
+from .types import Context, ImportedState, InvalidTurn, reason_of
 
 Record = dict[str, Any]
 
@@ -156,7 +156,7 @@ def _of_row(
             try:
                 image = read_picture(record["metadata"]["images"][0], context.folder)
             except ArmError as error:
-                problem = getattr(error, "reason", "invalid_record"), place, error.message
+                problem = reason_of(error), place, error.message
     if problem:
         return InvalidTurn(row["state_id"], *problem, record=position)
     task = row["task"] or texts.requested_task(record["prompt"])

@@ -26,8 +26,7 @@ def of(kind: str) -> Callable[[Record, Context], Iterator[ImportedRow | InvalidT
                 _picks_one(row)
             pictures = chat.pictures(row["prompt"], record["images"], context.folder)
         except ArmError as error:
-            reason = getattr(error, "reason", "invalid_record")
-            yield InvalidTurn(row[ID_FIELDS[kind]], reason, error.where or "$", error.message, kind=kind)
+            yield InvalidTurn.of(row[ID_FIELDS[kind]], error, kind=kind)
             return
         yield ImportedRow(kind, row, pictures)
 

@@ -24,11 +24,13 @@ from typing import Any, TypeGuard
 
 from ...schemas.actions import parse
 from ...schemas.ids import canonical_json, sha256_hex, task_group
+from . import record_ids
 from .search_tree import NONE_CORRECT, PLACED, FaultyTree, Node, in_lists, tree_of
 from .types import Context, Imported, ImportedRow, ImportedState, InvalidTurn, Remark
 
 Record = dict[str, Any]
 
+_IDS = ("id", "task_id")
 _PROBLEM = ("content", "question", "problem")
 _READ_KEYS = {"root", "tree", "nodes", *_PROBLEM}
 _TOLERANCE = 1e-6  # of a value that was computed in floats
@@ -37,7 +39,7 @@ _LARGEST = 1e9  # of numbers that are computed with
 
 def items(record: Record, context: Context) -> Iterator[Imported]:
     """Yield what a tree holds, and what is wrong with it."""
-    tree_id = _tree_id(record)
+    tree_id = record_ids.of_rollout(record_ids.own(record, _IDS) or record_ids.hashed("tree", record), record)
     try:
         root, faults = tree_of(record)
     except FaultyTree as error:
@@ -184,20 +186,6 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
 
 def ids(record: Record) -> Record:
     """The id of the tree if it is a hash of the whole record; and the tree without steps as keys, which stay."""
-    own = {} if _own_id(record) else {"id": _hashed(record)}
+    own = {} if record_ids.own(record, _IDS) else {"id": record_ids.hashed("tree", record)}
     nested = {name: in_lists(record[name]) for name in ("root", "tree") if isinstance(record.get(name), dict)}
     return own | nested | ({"children": in_lists(record)["children"]} if "children" in record else {})
-
-
-def _tree_id(record: Record) -> str:
-    own, rollout = _own_id(record) or _hashed(record), record.get("rollout_idx")
-    return own if rollout is None else f"{own}_r{rollout}"
-
-
-def _own_id(record: Record) -> str | None:
-    """The source's id; an integer counts the records of a file and is none."""
-    return next((record[name] for name in ("id", "task_id") if isinstance(record.get(name), str)), None)
-
-
-def _hashed(record: Record) -> str:
-    return f"tree-{sha256_hex(canonical_json(record))[:16]}"

@@ -85,8 +85,7 @@ def states(record: Row, context: Context) -> Iterator[ImportedState | InvalidTur
         _check_elements(record["elements"])
         image = None if shown is None else read_picture(shown, context.folder)
     except ArmError as error:
-        reason = getattr(error, "reason", "invalid_record")
-        yield InvalidTurn(record["state_id"], reason, error.where or "$.screenshot", error.message)
+        yield InvalidTurn.of(record["state_id"], error, "$.screenshot")
         return
     row = {name: record[name] for name in _STATE}
     row["elements"] = [{**element, "box": [float(v) for v in element["box"]]} for element in record["elements"]]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from ...schemas import jsonl
 from ...schemas.ids import canonical_json
@@ -38,6 +39,14 @@ def newest_url(texts: list[str]) -> str | None:
         if found := _URL.findall(text):
             return str(found[-1])
     return None
+
+
+def host_of(url: str | None) -> str | None:
+    """Lower-case host of an address; None when it has none or cannot be read."""
+    try:
+        return urlsplit(url).hostname if url else None
+    except ValueError:
+        return None
 
 
 def listed_tools(prompt: str) -> str | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...schemas.errors import ArmError
+
 
 @dataclass(frozen=True)
 class Context:
@@ -57,6 +59,16 @@ class InvalidTurn:
     message: str
     kind: str = "states"
     record: int = 0
+
+    @classmethod
+    def of(cls, row_id: str, error: ArmError, path: str = "$", kind: str = "states", record: int = 0) -> InvalidTurn:
+        """What ``error`` made impossible, at its own place, else at ``path``."""
+        return cls(row_id, reason_of(error), error.where or path, error.message, kind, record)
+
+
+def reason_of(error: ArmError) -> str:
+    """The ledger's reason: errors of pictures carry their own."""
+    return str(getattr(error, "reason", "invalid_record"))
 
 
 @dataclass(frozen=True, slots=True)

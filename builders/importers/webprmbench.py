@@ -46,7 +46,7 @@ def items(records: list[Record], context: Context) -> Iterator[ImportedRow | Inv
         try:
             prompt = _prompt(record["prompt"])
         except ArmError as error:
-            yield InvalidTurn(item_id, "invalid_record", error.where or "$", error.message, "bench_items", number)
+            yield InvalidTurn.of(item_id, error, kind="bench_items", record=number)
             continue
         left = {k: v for k, v in record.items() if k not in ("expected", "prompt", "source_name")}
         row = {
