@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import orjson
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -26,6 +27,8 @@ class ChatTemplate:
             self._template = _environment().from_string(source)
         except TemplateSyntaxError as error:
             raise ArmError(f"is no template: line {error.lineno}: {error.message}", where=str(self._path)) from error
+        except RecursionError as error:
+            raise ArmError("is no template: it is nested too deep", where=str(self._path)) from error
 
     def text(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The whole conversation as text, without an opening for one more turn. Raises ArmError when the template
@@ -42,16 +45,31 @@ def _found(paths: Sequence[Path]) -> tuple[Path, str]:
     for path in paths:
         if not path.is_file():
             continue
-        text = path.read_text("utf-8")
-        source = text if path.suffix == ".jinja" else json.loads(text).get("chat_template")
-        if isinstance(source, list):  # several by name
-            source = {one["name"]: one["template"] for one in source}.get("default")
-        if source:
-            return path, str(source)
+        if source := _source(path):
+            return path, source
     first = paths[0]
     raise ArmError(
         "has no chat template", where=str(first.parent), next_command=f"put the base model's {first.name} there"
     )
+
+
+def _source(path: Path) -> str | None:
+    """The template that a file holds, None if it holds none. Raises ArmError for what is no such file."""
+    try:
+        if path.suffix == ".jinja":
+            return path.read_text("utf-8")
+        data = orjson.loads(path.read_bytes())
+    except ValueError as error:
+        raise ArmError(f"cannot be read: {error}", where=str(path)) from error
+    if not isinstance(data, dict):
+        raise ArmError("is no JSON object", where=str(path))
+    source = data.get("chat_template")
+    if isinstance(source, list):  # several by name
+        named = [one for one in source if isinstance(one, dict) and one.get("name") == "default"]
+        source = named[-1].get("template") if named else None
+    if not isinstance(source, str | None):
+        raise ArmError("has a chat_template that is no text", where=str(path))
+    return source
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

@@ -77,6 +77,8 @@ class Processor:
         extra = config.get("extra_special_tokens")
         pictured = config.get("image_token") or (extra.get("image_token") if isinstance(extra, dict) else None)
         self.image_token = _content(pictured) or "<|image_pad|>"
+        if not isinstance(self.image_token, str):
+            raise ArmError("has an image_token that is no text", where=str(folder / "tokenizer_config.json"))
         self.tokenizer = Tokenizer(folder / TOKENIZER)
         self._pictures: Pictures | None = None
 
@@ -161,6 +163,8 @@ class Pictures:
         processor, alone = (folder / name for name in ("processor_config.json", "preprocessor_config.json"))
         nested = _json(processor).get("image_processor")
         path, config = (processor, nested) if nested else (alone, _json(alone))
+        if not isinstance(config, dict):
+            raise ArmError("has an image_processor that is no object", where=str(path))
         if not config:
             raise ArmError(
                 "has no picture settings, and rows show pictures", where=str(folder),
@@ -171,13 +175,15 @@ class Pictures:
             what = f"resizes pictures by {kind}" if kind not in QWEN else "does not resize pictures"
             raise ArmError(f"{what}, whose tokens are not known; known: {', '.join(QWEN)}", where=str(path))
         size = config.get("size") or {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}
+        if not isinstance(size, dict):
+            raise ArmError("has a size that is no object", where=str(path))
         least = config.get("min_pixels") or size.get("shortest_edge")
         most = config.get("max_pixels") or size.get("longest_edge")
-        unit = config.get("patch_size", 14) * config.get("merge_size", 2)
-        sizes = [number for number in (unit, least, most) if isinstance(number, int) and number > 0]
-        if len(sizes) < 3:
+        given = (config.get("patch_size", 14), config.get("merge_size", 2), least, most)
+        sizes = [number for number in given if type(number) is int and number > 0]
+        if len(sizes) < len(given):
             raise ArmError("has no whole numbers as sizes of patches and pictures", where=str(path))
-        return cls(*sizes)
+        return cls(sizes[0] * sizes[1], *sizes[2:])
 
     def tokens(self, width: int, height: int) -> int:
         """Both sides go to whole units, at least one; the area stays within its bounds, the ratio nearly as it is."""

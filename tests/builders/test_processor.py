@@ -211,12 +211,53 @@ def test_transformers_renders_the_same(tmp_path: Path, template: str) -> None:
         ("{{ messages[0].content + 1 }}", "refuses"),
         ("{% for m in messages %}", "is no template: line 1"),
         ("{% include '/etc/passwd' %}", "refuses"),
+        (f"{{{{ {'(' * 3000}1{')' * 3000} }}}}", "nested too deep"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "refuses a row: maximum recursion"),
     ],
 )
 def test_what_a_template_may_not_do(tmp_path: Path, template: str, message: str) -> None:
     with pytest.raises(ArmError, match=message) as caught:
         told(tiny_processor.make(tmp_path), template)
     assert caught.value.where == str(tmp_path / "chat_template.jinja")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("chat_template.jinja", b"\xff\xfe", "cannot be read"),
+        ("chat_template.json", b"[1]", "is no JSON object"),
+        ("chat_template.json", b"{", "cannot be read"),
+        ("chat_template.json", b"[" * 100_000, "cannot be read"),
+        ("chat_template.json", b'{"chat_template": 5}', "has a chat_template that is no text"),
+        ("tokenizer_config.json", b'{"image_token": 5}', "has an image_token that is no text"),
+        ("processor_config.json", b'{"image_processor": 5}', "has an image_processor that is no object"),
+        (
+            "preprocessor_config.json",
+            b'{"image_processor_type": "Qwen2VLImageProcessor", "size": 5}',
+            "has a size that",
+        ),
+        (
+            "preprocessor_config.json",
+            b'{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": "a", "merge_size": 3}',
+            "has no whole numbers",
+        ),
+    ],
+)
+def test_a_file_of_another_kind_is_named(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    made = tiny_processor.make(tmp_path)
+    if name == "chat_template.json":
+        (made / "chat_template.jinja").unlink()
+    (made / name).write_bytes(data)
+    with pytest.raises(ArmError, match=message) as caught:
+        processor.Processor(made).picture_tokens(8, 8)
+    assert caught.value.where == str(made / name)
+
+
+@pytest.mark.parametrize("named", [[1], [{"name": "default"}], [{"name": "other", "template": "x"}]])
+def test_templates_by_name_need_a_default(tmp_path: Path, named: object) -> None:
+    (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": named}))
+    with pytest.raises(ArmError, match="has no chat template"):
+        ChatTemplate([tmp_path / "chat_template.json"], {})
 
 
 # -- folders --------------------------------------------------------------------------------------------------------
