@@ -18,7 +18,7 @@ from ..builders.spec import READY
 from ..schemas import jsonl
 from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.store import load
-from ..schemas.validate import for_schema
+from ..schemas.validate import for_schema, nearest
 from .files import is_file
 from .spoken import Sample, Spoken
 
@@ -67,8 +67,10 @@ def sniff(place: Path, fmt: str | None = None, progress: Progress = lambda *_: N
     """
     keys = [key for key in IMPORTERS if fmt in (None, key[1])]
     if not keys:
-        known = ", ".join(dict.fromkeys(name for _, name in IMPORTERS))
-        raise UsageError(f"no format {fmt!r}; there are auto, {known}")
+        known = ["auto", *dict.fromkeys(name for _, name in IMPORTERS)]
+        close = nearest(str(fmt), known)
+        hint = f"did you mean {close}? " if close else ""
+        raise UsageError(f"no format {fmt!r}; {hint}there are {', '.join(known)}")
     found = Folder()
     look = _Look(keys, progress)
     paths = list(_files(place, found))
@@ -89,7 +91,9 @@ def sniff(place: Path, fmt: str | None = None, progress: Progress = lambda *_: N
             "training tables",
             where=str(place),
             issues=[Issue(path.name, 0, "$", why) for path, why in [*alone, *found.skipped]],
-            next_command="arm import --help   # names the formats; docs/formats.md shows what their records look like",
+            next_command="arm import auto PATH   # recognises every format"
+            if fmt
+            else "arm import --help   # names the formats; docs/formats.md shows what their records look like",
         )
     sample = Sample()
     for source in found.sources:

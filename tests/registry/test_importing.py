@@ -172,8 +172,13 @@ def test_a_format_takes_only_its_own_files(runs: Path) -> None:
     assert [file.kind for file in report.files] == ["episodes"]
     n = len(read(runs / "labels.jsonl"))
     assert {Path(path).name: why for path, why in report.refused}["labels.jsonl"] == f"{n} records of another form"
-    with pytest.raises(UsageError, match="no format 'openai'; there are auto, openai_messages, "):
+    with pytest.raises(UsageError, match=r"no format 'openai'; .*there are auto, openai_messages, "):
         look(runs, fmt="openai")
+    with pytest.raises(UsageError, match=r"no format 'frist_release'; did you mean first_release[?] there are auto, "):
+        look(runs, fmt="frist_release")
+    with pytest.raises(ArmError, match="holds no trajectories in a known form as webprmbench") as caught:
+        look(runs, fmt="webprmbench")
+    assert caught.value.next_command == "arm import auto PATH   # recognises every format"
 
 
 def test_a_file_that_nearly_has_a_form_is_told_what_it_lacks(runs: Path) -> None:
