@@ -51,7 +51,15 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "bt_pairs": (
         *("identical", "near_coordinates", "coordinate_only", "scroll_amount", "wait_duration", "done_vs_done"),
         *("unparsed", "duplicate_loser", "over_budget", "equal_as_shown"),
-        *("small_gap", "unscored", "not_corruptible", "no_other_task", "equal_when_cut", "too_long"),
+        *(
+            "small_gap",
+            "unscored",
+            "score_out_of_range",
+            "not_corruptible",
+            "no_other_task",
+            "equal_when_cut",
+            "too_long",
+        ),
         *(*_RECORD, *_IMAGE, *_REVIEW, *_PROMPT),
     ),
     "pointwise_scores": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
+from math import isinf
 from typing import Any, NamedTuple
 
 from ..schemas.actions import Parsed, View, pair_type, relation
@@ -90,12 +91,19 @@ def scored(
         name, unit = relation(parsed[better], parsed[worse], view), f"{prefix}|{better}|{worse}"
         said = verdict(unit)
         reason, status = ruled(name, spec.rules, said)
-        if said not in ("drop", "relabel") and (gap is None or gap <= spec.scores.min_gap):
-            reason, status = "unscored" if gap is None else "small_gap", "dropped"
+        if said not in ("drop", "relabel") and (why := _no_gap(gap, spec.scores.min_gap)):
+            reason, status = why, "dropped"
         kind = pair_type(parsed[better], parsed[worse])
         rank = _rank(spec.scores.choose, prefix, (i, j), (parsed[better].key, parsed[worse].key), gap or 0.0)
         found.append(Comparison(unit, better, worse, name, kind, reason, status, rank, gap))
     return _without_repeats(found, parsed)
+
+
+def _no_gap(gap: float | None, least: float) -> str | None:
+    """Why a gap of two scores makes no pair; None if it does. Of two floats it may be too large for one."""
+    if gap is None:
+        return "unscored"
+    return "score_out_of_range" if isinf(gap) else "small_gap" if gap <= least else None
 
 
 def _rank(choose: str, prefix: str, places: tuple[int, int], keys: tuple[str, str], gap: float) -> tuple[Any, ...]:

@@ -220,7 +220,7 @@ class TrainingRows:
             self._count["label_source", row["label_source"]] += 1
             self._count["negative_source", row["negative_source"]] += 1
             if row["margin"] is not None:
-                self._count["margins", f"{min(int(row['margin'] * 10), 9) / 10:.1f}"] += 1
+                self._count["margins", f"{min(int(min(row['margin'], 1) * 10), 9) / 10:.1f}"] += 1
         elif table == "selection_sft" and row["order"] is not None:
             picked = row["completion"][-1]["content"][-1]["text"]
             self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1

@@ -88,6 +88,16 @@ def test_the_gap_must_be_larger() -> None:
     assert _kept((("click(1, 1)", 0.5), ("stop()", 0.5)), min_gap=0.0) == set()
 
 
+def test_a_gap_too_large_for_a_number_is_no_margin(toy: Toy) -> None:
+    """Each score is a number, their difference is none; the largest that is one is kept and counted."""
+    sets = {_page(toy, 1): (("click(1, 1)", 1e308), ("stop()", -1e308)),
+            _page(toy, 2): (("click(1, 1)", 1e308), ("stop()", 0.0))}  # fmt: skip
+    build = _build(toy, sets, _spec())
+    assert build.excluded("bt_pairs") == {"score_out_of_range": ["1#d1|prm|0|1"]}
+    assert [row["margin"] for row in build.rows("bt_pairs")] == [1e308]
+    assert build.identity["statistics"]["margins"] == {"0.9": 1}
+
+
 def test_every_comparison_has_its_reason(toy: Toy) -> None:
     actions: Actions = (
         ("click(1, 1)", 0.9), ("click(1, 1)", 0.1), ("stop()", None), ("click(7, 7)", 0.88), ("wait(1)", 0.5),
