@@ -18,7 +18,7 @@ NOT_PACKAGED = {"tests", "benchmarks", "docs", "examples", "build", "dist"}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
 
-# Room -> rooms it may know. A room knows itself and those below; builders, inference and cards share a floor.
+# Room -> rooms it may know. A room knows itself and those below; builders and cards share a floor.
 FLOORS: dict[str, set[str]] = {
     "schemas": set(),
     "prompts": {"schemas"},
