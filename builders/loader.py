@@ -101,7 +101,8 @@ def verify(*, revision: str = REVISION, repo: str = REPO, offline: bool = False)
     tables = source.manifest["identity"]["tables"]
     splits = [(table, split, tables[table]["splits"][split]) for table in tables for split in tables[table]["splits"]]
     data = {file["path"] for _, _, part in splits for file in part["files"]}
-    _get_files(source, sorted(data | set(source.manifest["environment"]["files"])))
+    _get_files(source, sorted(data))  # first: what is wrong with the rows matters most
+    _get_files(source, sorted(set(source.manifest["environment"]["files"]) - data))
     counted: dict[str, dict[str, int]] = {table: {} for table in tables}
     for table, split, part in splits:
         found = sum(pq.read_metadata(source.folder / file["path"]).num_rows for file in part["files"])
