@@ -19,6 +19,7 @@ import orjson
 from ..schemas import jsonl
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.integers import floats
 from ..schemas.store import ID_FIELDS
 from ..schemas.validate import for_schema
 from . import actors, redact
@@ -155,7 +156,7 @@ class Gathering:
             try:
                 record = jsonl.loads_line(line)
                 if not (problems := problems_of(record) if parquet else []):
-                    problems = validator.problems(record)
+                    problems = validator.problems(record) or floats(importer.schema, record)
                     if self.redaction:
                         record, problems = self.redaction.checked(record, problems, importer)
             except jsonl.JsonError as error:

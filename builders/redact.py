@@ -8,6 +8,7 @@ from typing import Any
 
 from ..schemas import jsonl
 from ..schemas.errors import Issue
+from ..schemas.integers import floats
 from ..schemas.secrets import GROUPS, findings
 from ..schemas.validate import for_schema, json_path
 from .importers import Importer, StateImporter
@@ -40,7 +41,7 @@ class Redaction:
         if not problems and isinstance(importer, StateImporter):
             record = {**record, **importer.ids(record)}
         record = self(record)
-        after = for_schema(importer.schema).problems(record)
+        after = for_schema(importer.schema).problems(record) or floats(importer.schema, record)
         why = "" if problems else "; so it is after redaction"
         return record, [(where, message + why) for where, message in after]
 

@@ -212,3 +212,18 @@ def test_only_declared_sources_may_exclude(good: Toy) -> None:
     with pytest.raises(ArmError) as caught:
         good.build(sources=tolerant)
     assert {issue.file for issue in caught.value.issues} == {"labels.jsonl"}
+
+
+@pytest.mark.parametrize("redact", [(), ("secrets",)])
+def test_an_integer_that_is_written_as_a_float_is_named(redact: tuple[str, ...], toy: Toy) -> None:
+    """As tools write a column of integers that has empty places; Python would index by it and fail."""
+    toy.scene("a")
+    toy.labels[0]["selection"] = 1.0  # type: ignore[index]
+    with pytest.raises(ArmError) as caught:
+        toy.build(redact=redact)
+    (issue,) = caught.value.issues
+    assert str(issue).startswith("labels.jsonl:1 $.selection is 1.0, not an integer: write 1")
+    toy.source = {"on_invalid": "exclude"}
+    build = toy.build(redact=redact)
+    assert list(build.excluded("teacher_labels")) == ["invalid_record"]
+    assert build.balanced()

@@ -90,7 +90,7 @@ def test_the_gap_must_be_larger() -> None:
 
 def test_a_gap_too_large_for_a_number_is_no_margin(toy: Toy) -> None:
     """Each score is a number, their difference is none; the largest that is one is kept and counted."""
-    sets = {_page(toy, 1): (("click(1, 1)", 1e308), ("stop()", -1e308)),
+    sets: dict[int, Actions] = {_page(toy, 1): (("click(1, 1)", 1e308), ("stop()", -1e308)),
             _page(toy, 2): (("click(1, 1)", 1e308), ("stop()", 0.0))}  # fmt: skip
     build = _build(toy, sets, _spec())
     assert build.excluded("bt_pairs") == {"score_out_of_range": ["1#d1|prm|0|1"]}
