@@ -68,6 +68,10 @@ class Training:
             spec = replace(spec, tokens=self._tokens(data["tokens"], f"{where}.tokens"))
         if "benchmarks" in data:
             found = [self._benchmark(b, f"{where}.benchmarks[{i}]") for i, b in enumerate(data["benchmarks"])]
+            names = [b["name"] for b in data["benchmarks"]]
+            for i, name in enumerate(names):
+                if name in names[:i]:
+                    self._complain(f"{where}.benchmarks[{i}].name", f"{name!r} is declared twice")
             spec = replace(spec, benchmarks=tuple(b for b in found if b))
         return spec
 

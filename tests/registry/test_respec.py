@@ -215,3 +215,11 @@ def test_another_processor_makes_a_build_stale(folder: Path) -> None:
     _, reasons = Registry.load(folder).build(workers=1)
     assert len(reasons) == 1
     assert "tokens" in reasons[0]
+
+
+def test_two_benchmarks_of_one_name_cannot_be_told_apart(folder: Path) -> None:
+    with pytest.raises(ArmError) as caught:
+        declare(folder, MADE.replace("{name: other,", "{name: bench,") + SPLIT)
+    assert [(issue.path, issue.message) for issue in caught.value.issues] == [
+        ("$.datasets[0].benchmarks[1].name", "'bench' is declared twice")
+    ]
