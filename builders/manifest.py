@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -27,7 +27,7 @@ from ..schemas.validate import for_schema
 from . import audits, processor
 from .bucket import BucketResult
 from .gathering import SourceFile
-from .ledger import account
+from .ledger import Ledger, account
 from .partition import Partition
 from .spec import BuildSpec
 from .writer import WrittenFile
@@ -140,15 +140,16 @@ def write(folder: Path, identity: dict[str, Any], env: dict[str, Any]) -> dict[s
     return manifest
 
 
-def merge_ledgers(parts: Iterable[tuple[Counter[str], Counter[str], Counter[tuple[str, str, str]]]]) -> dict[str, Any]:
+def account_of(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]:
     """The account over the partition and all buckets; raises ArmError when a unit got lost."""
     units_in: Counter[str] = Counter()
     units_out: Counter[str] = Counter()
     excluded: Counter[tuple[str, str, str]] = Counter()
-    for into, out, dropped in parts:
-        units_in.update(into)
-        units_out.update(out)
-        excluded.update(dropped)
+    told: list[Ledger | BucketResult] = [parts.ledger, *results]
+    for part in told:
+        units_in.update(part.units_in)
+        units_out.update(part.units_out)
+        excluded.update(part.excluded)
     return account(units_in, units_out, excluded)
 
 

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..schemas.errors import Issue
+from ..schemas.errors import ArmError, Issue
 from . import collector
+from .bucket import Job
 from .dealing import deal
 from .gathering import Gathering, Progress, SourceFile
 from .importers import IMPORTERS, RowImporter
@@ -31,6 +32,18 @@ class Partition:
     redacted: Counter[str]  # kind of secret -> how many were replaced
     tally: Tally
     records: list[int]  # per bucket: how many states, sets, labels and other records are in its index
+
+    def jobs(self, spec: BuildSpec, out: Path | None) -> list[Job]:
+        """One for each bucket."""
+        files = tuple((f.name, f.copy or f.path, f.source) for f in self.files)
+        return [Job(spec, self.folder, files, bucket, self.buckets, out) for bucket in range(self.buckets)]
+
+    def refuse_changed(self) -> None:
+        """Raise ArmError for a file that is not as it was read: buckets find records in it by offset."""
+        for file in self.files:
+            stat = file.path.stat() if file.path.exists() else None
+            if stat is None or (stat.st_size, stat.st_mtime_ns) != file.stamp:
+                raise ArmError("the file changed while it was read; nothing was built", where=file.name)
 
 
 def partition(spec: BuildSpec, folder: Path, progress: Progress) -> Partition:

@@ -96,8 +96,8 @@ def build(
         issues = [issue for result in results for issue in result.issues]
         if issues:
             raise failure(issues)
-        _refuse_changed(parts)
-        ledger = _ledger(parts, results)
+        parts.refuse_changed()
+        ledger = manifests.account_of(parts, results)
         identity = manifests.assemble(spec, parts, results, ledger, prompts)
         violated = gates.violations(identity)
         if violated and enforce:
@@ -128,8 +128,8 @@ def check(
         issues = parts.issues + [issue for result in results for issue in result.issues]
         if issues:
             return sorted(issues), {}
-        _refuse_changed(parts)
-        ledger = _ledger(parts, results)
+        parts.refuse_changed()
+        ledger = manifests.account_of(parts, results)
         violated = gates.violations(manifests.assemble(spec, parts, results, ledger, prompts))
         return [Issue(spec.name, 0, violation.path, violation.message) for violation in violated], ledger
 
@@ -149,14 +149,10 @@ def _run(
     executor: Executor | None, progress: Progress,
 ) -> list[BucketResult]:  # fmt: skip
     """The results of all buckets; those that are ``found`` are not built."""
-    files = tuple((f.name, f.copy or f.path, f.source) for f in parts.files)
     code = manifests.code_sha256()
     records = parts.records
-    tasks = [
-        _Task(Job(spec, parts.folder, files, bucket, parts.buckets, None), kept, code, records[bucket])
-        for bucket in range(parts.buckets)
-        if bucket not in found
-    ]
+    jobs = [job for job in parts.jobs(spec, None) if job.bucket not in found]
+    tasks = [_Task(job, kept, code, records[job.bucket]) for job in jobs]
     results = [*found.values()]
     done, total = sum(records[bucket] for bucket in found), sum(records)
     progress("building", done, total, done)
@@ -166,7 +162,7 @@ def _run(
             done += task.records
             progress("building", done, total, done)
     except (ValueError, KeyError, TypeError, AttributeError, OSError):
-        _refuse_changed(parts)  # buckets find records by offset: in another file they read nonsense
+        parts.refuse_changed()  # in another file buckets read nonsense
         raise
     return results
 
@@ -184,11 +180,6 @@ def _finish(task: _Task) -> BucketResult:
     task.kept.put(task.job.bucket, result, written)
     shutil.rmtree(written, ignore_errors=True)
     return result
-
-
-def _ledger(parts: Partition, results: Sequence[BucketResult]) -> dict[str, Any]:
-    own = (parts.ledger.units_in, parts.ledger.units_out, parts.ledger.excluded)
-    return manifests.merge_ledgers([own, *((r.units_in, r.units_out, r.excluded) for r in results)])
 
 
 def _prompts(spec: BuildSpec) -> list[Prompt]:
@@ -241,10 +232,3 @@ def _described(
         name = path.relative_to(made).as_posix()
         result[name] = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
     return result
-
-
-def _refuse_changed(parts: Partition) -> None:
-    for file in parts.files:
-        stat = file.path.stat() if file.path.exists() else None
-        if stat is None or (stat.st_size, stat.st_mtime_ns) != file.stamp:
-            raise ArmError("the file changed while it was read; nothing was built", where=file.name)

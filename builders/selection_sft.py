@@ -55,3 +55,9 @@ def build(
         "images": [f"sha256:{sha}" for sha in rendered.images],
         "split": label["split"],
     }
+
+
+def shown_slot(row: Row) -> int:
+    """The number that the reply of a row picks, as it is shown (from 1): ``{"selection": 2}`` gives 2."""
+    reply = row["completion"][-1]["content"][-1]["text"]
+    return int(reply[reply.rindex(":") + 1 : -1])

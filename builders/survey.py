@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..schemas.errors import ArmError, Issue
+from ..schemas.errors import Issue
 from ..schemas.store import TABLES
 from . import executors, manifest, reader
-from .bucket import BucketResult, Job, build_bucket
+from .bucket import BucketResult, build_bucket
 from .gathering import Progress, failure
 from .ledger import Row
 from .partition import Partition, partition
@@ -53,8 +53,7 @@ def survey(spec: BuildSpec, *, workers: int | None = None, progress: Progress = 
         issues = [*parts.issues, *(issue for result in results for issue in result.issues)]
         if issues:
             raise failure(issues)
-        own = (parts.ledger.units_in, parts.ledger.units_out, parts.ledger.excluded)
-        ledger = manifest.merge_ledgers([own, *((r.units_in, r.units_out, r.excluded) for r in results)])
+        ledger = manifest.account_of(parts, results)
         identity = manifest.assemble(bare, parts, results, ledger, [])
         exclusions = tuple(_exclusions(made, results))
     notes = sorted([*parts.notes, *(note for result in results for note in result.notes)])
@@ -64,21 +63,16 @@ def survey(spec: BuildSpec, *, workers: int | None = None, progress: Progress = 
 def _results(
     spec: BuildSpec, parts: Partition, made: Path, workers: int | None, progress: Progress
 ) -> Iterator[BucketResult]:
-    files = tuple((f.name, f.copy or f.path, f.source) for f in parts.files)
-    jobs = [Job(spec, parts.folder, files, bucket, parts.buckets, made) for bucket in range(parts.buckets)]
     used = min(workers or os.cpu_count() or 1, parts.buckets)
     total, done = sum(parts.records), 0
     progress("checking", done, total)
     try:
-        for job, result in executors.results(build_bucket, jobs, used, None):
+        for job, result in executors.results(build_bucket, parts.jobs(spec, made), used, None):
             done += parts.records[job.bucket]
             progress("checking", done, total)
             yield result
-    finally:  # buckets find records by offset: in another file they read nonsense
-        for file in parts.files:
-            stat = file.path.stat() if file.path.exists() else None
-            if stat is None or (stat.st_size, stat.st_mtime_ns) != file.stamp:
-                raise ArmError("the file changed while it was read", where=file.name)
+    finally:  # in a changed file they read nonsense
+        parts.refuse_changed()
 
 
 def _exclusions(made: Path, results: Sequence[BucketResult]) -> Iterator[Row]:

@@ -222,8 +222,7 @@ class TrainingRows:
             if row["margin"] is not None:
                 self._count["margins", f"{min(int(min(row['margin'], 1) * 10), 9) / 10:.1f}"] += 1
         elif table == "selection_sft" and row["order"] is not None:
-            picked = row["completion"][-1]["content"][-1]["text"]
-            self._count["shown_slot", picked[picked.rindex(":") + 1 : -1].strip()] += 1
+            self._count["shown_slot", str(selection_sft.shown_slot(row))] += 1
             self._count["shown_size", str(len(row["order"]))] += 1
         self.audits.row(table, row)
         if table in self._tables:  # a source of ready-made rows may be read without its table being published

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...prompts.options import PromptOptions
-from ...prompts.render import load_prompt_file
 from ...schemas.actions import Parsed, View
 from ...schemas.images import CheckedImage
 from ...schemas.store import ID_FIELDS
-from .. import teacher_labels
+from .. import selection_sft, teacher_labels
+from ..scene import Scene
 from ..spec import BuildSpec
+from ..views import load
 from . import agreement, baselines, choices, conflicts, distributions
 from .counts import Counts, Json
 from .screenshots import look
 from .tables import Tables
 from .tasks import Tasks
-
-if TYPE_CHECKING:
-    from ..scene import Scene
 
 Row = dict[str, Any]
 
@@ -42,12 +39,7 @@ class Audits:
         self._compared = spec.split.validation > 0 or "bench_items" in spec.tables  # else pictures meet no others
         selection = spec.selection
         self._merged = selection is not None and selection.duplicates == "merge"
-        self._thoughts = True
-        if selection:
-            options = PromptOptions.from_mapping(selection.prompt.options)
-            if selection.prompt.file:
-                options = load_prompt_file(*selection.prompt.file, options).options
-            self._thoughts = options.candidate_reasoning
+        self._thoughts = selection is None or load(selection.prompt).options.candidate_reasoning
 
     # -- what is built ----------------------------------------------------------------------------------------------
 
@@ -150,6 +142,4 @@ class Audits:
         return conflicts.Pick(label["label_id"], actions, parsed[picked].key, parsed[picked].action)
 
     def _shown(self, row: Row) -> None:
-        picked = row["completion"][-1]["content"][-1]["text"]
-        slot = int(picked[picked.rindex(":") + 1 : -1]) - 1
-        self._counts["slots", "shown", str(len(row["order"])), str(slot)] += 1
+        self._counts["slots", "shown", str(len(row["order"])), str(selection_sft.shown_slot(row) - 1)] += 1
