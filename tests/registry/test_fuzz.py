@@ -1,4 +1,4 @@
-"""registry.yaml mutated 600 times (slow tier: 2,600): read, or refused with line, path and reason; nothing else."""
+"""registry.yaml mutated 300 times (slow tier: 2,300): read, or refused with line, path and reason; nothing else."""
 
 from __future__ import annotations
 
@@ -386,7 +386,7 @@ def _check(error: ArmError, path: Path) -> None:
 _ALIKE = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(_ALIKE, max_examples=600)
+@settings(_ALIKE, max_examples=300)
 @given(data=files())
 def test_a_mutated_registry_is_read_or_refused(folder: Path, data: bytes) -> None:
     OUTCOMES[outcome(folder / "registry.yaml", data)] += 1
@@ -419,7 +419,7 @@ def test_the_mutations_reach_both_ends() -> None:
     if not OUTCOMES:
         pytest.skip("runs after the fuzz, in the same process")
     ran = sum(OUTCOMES.values())
-    assert ran >= 600
+    assert ran >= 300
     assert OUTCOMES["read"] > ran / 40
     assert OUTCOMES["refused"] > ran / 2
 
