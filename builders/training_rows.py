@@ -39,7 +39,7 @@ class TrainingRows:
 
     def __init__(
         self, spec: BuildSpec, ledger: Ledger, tables: Mapping[str, TableWriter], statistics: Counter[tuple[str, ...]],
-        folder: Path, pictures: Mapping[str, bytes] = {},
+        folder: Path, pictures: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         """``folder`` is that of the partition; ``pictures`` are those of the bucket, by ``sha256:<hex>``."""
         self._spec, self._ledger, self._tables, self._count = spec, ledger, tables, statistics
