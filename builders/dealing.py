@@ -171,22 +171,21 @@ class _Dealing:
 
     def _again(self, state: SeenState, place: tuple[int, int, int, int]) -> tuple[str, list[str]]:
         """(task group of its state, responses) of a candidate set, read once more."""
-
-        def read(path: Path, offset: int, length: int) -> Row:
-            with path.open("rb") as file:
-                file.seek(offset)
-                found: Row = orjson.loads(file.read(length))
-                return found
-
         g = self.g
         number, _, offset, length = place
-        group = str(read(g.folder / "states.jsonl", *state.spill)["row"]["task_group"])
         if number == COPIED:
-            return group, read(g.folder / "rows.jsonl", offset, length)["row"]["responses"]
+            return state.group, _read(g.folder / "rows.jsonl", offset, length)["row"]["responses"]
         file = g.files[number]
         source = g.spec.sources[file.source]
         importer = IMPORTERS[source.kind, source.format]
         assert isinstance(importer, RowImporter)
-        record = read(file.copy or file.path, offset, length)
+        record = _read(file.copy or file.path, offset, length)
         record = g.redaction(record) if g.redaction else record
-        return group, importer.read(record, context_of(source, file))["responses"]
+        return state.group, importer.read(record, context_of(source, file))["responses"]
+
+
+def _read(path: Path, offset: int, length: int) -> Row:
+    with path.open("rb") as file:
+        file.seek(offset)
+        found: Row = orjson.loads(file.read(length))
+        return found
