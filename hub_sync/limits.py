@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..schemas.errors import Issue
-from ..schemas.images import ImageChecker, ImageError
+from ..schemas.images import ImageChecker, ImageError, sniff
 from ..schemas.manifest import NAME
 
 MAX_FILE_BYTES = 50 * 10**9  # the Hub's older hard limit; it warns above 200 GB and refuses 500 GB today
@@ -18,7 +18,6 @@ MAX_FOLDER_ENTRIES = 10_000  # the Hub's limit for files and folders in one fold
 # seen to pass, and with ten times what it recommends we would find out after the upload.
 FEW_FILES, MAX_FILES = 100, 1_000
 MAX_FIGURE_BYTES = 2 * 10**6  # a figure of a card: everybody who opens the card loads it
-_PNG = b"\x89PNG\r\n\x1a\n"
 # Left by training and by tools: unpickling runs code, the rest holds local paths, states of no use, or secrets.
 NEVER = (
     "optimizer*.pt", "optimizer*.bin", "scheduler*.pt", "rng_state*", "training_args.bin", "*.pkl", "*.pickle", "*.pyc",
@@ -76,7 +75,7 @@ def figures(folder: Path, files: Sequence[str]) -> Iterator[Issue]:
             except ImageError as error:
                 yield Issue(path, 0, "$", f"is no picture: {error.message}")
             else:
-                if not data.startswith(_PNG):
+                if sniff(data) != "image/png":
                     yield Issue(path, 0, "$", "is no PNG, and is called one")
 
 
