@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from action_reward_models.builders.spec import BASE_TABLES, ActorSpec
+import pytest
+from action_reward_models.builders.spec import BASE_TABLES, ActorSpec, SplitSpec
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Build, Toy
@@ -93,3 +94,38 @@ def test_rows_of_train_take_equal_prompts_out_of_validation(toy: Toy) -> None:
     splits = {row["state_id"]: row["split"] for row in build.rows("states")}
     assert {row["state_id"]: row["split"] for row in build.rows("actor_sft")} == splits
     assert set(splits.values()) == {"train", "validation"}
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("drop", "dropped"), ("relabel", "quarantined")])
+def test_a_person_takes_a_target_out(toy: Toy, verdict: str, status: str) -> None:
+    _page(toy, 1)
+    choice = f"{toy.label(toy.draw('1', *RESPONSES), 1)}|teacher"
+    said = {"item_id": choice, "verdict": verdict, "note": "", "reviewer": "r", "time": "2026-01-01T00:00:00Z"}
+    build = _build(toy, ActorSpec(), toy.lay("reviews", "review", "reviews.jsonl", [said]))
+    (excluded,) = build.rows("exclusions", stage="actor_sft")
+    assert (excluded["source_id"], excluded["reason"]) == (choice, f"review_{verdict}")
+    assert excluded["status"] == status
+    assert build.rows("actor_sft") == []
+    assert build.balanced()
+
+
+def test_a_prompt_without_a_place_for_the_screenshot_is_no_target(toy: Toy) -> None:
+    _page(toy, 1)
+    toy.states[0]["prompt_text"] = "<|im_start|>user\nTask: Do it.<|im_end|>\n"
+    label_id = toy.label(toy.draw("1", *RESPONSES), 1)
+    build = _build(toy, ActorSpec())
+    assert build.excluded("actor_sft") == {"no_messages": [label_id]}
+    assert build.balanced()
+
+
+def test_a_target_that_shows_a_screenshot_of_train_stays_out_of_validation(toy: Toy) -> None:
+    """Two tasks on one page, in two splits."""
+    for number in range(1, 13):
+        _page(toy, number)
+        toy.states[-1]["images"] = [toy.data_url(1)]
+        toy.label(toy.draw(f"{number}", *RESPONSES), 0)
+    build = _build(toy, ActorSpec(), split=SplitSpec(0.5, 1, isolate_screenshots=True))
+    out = build.excluded("actor_sft")["crosses_split"]
+    assert len(out) + len(build.rows("actor_sft")) == 12
+    assert 0 < len(out) == sum(row["split"] == "validation" for row in build.rows("teacher_labels"))
+    assert {row["split"] for row in build.rows("actor_sft")} == {"train"}

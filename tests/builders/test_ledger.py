@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from action_reward_models.builders.ledger import REASONS, UNITS, Ledger, account
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.schemas.store import load
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Toy
@@ -24,6 +25,12 @@ def test_a_reason_outside_the_vocabulary_is_refused() -> None:
 def test_a_reason_belongs_to_its_stage() -> None:
     with pytest.raises(ArmError, match="'duplicate_loser' is not a reason of the stage selection_sft"):
         Ledger(lambda row: None).exclude("selection_sft", "teacher_labels", "l", "duplicate_loser")
+
+
+def test_every_outcome_of_a_label_without_a_pick_is_a_reason() -> None:
+    outcomes = set(load("teacher_label/1")["properties"]["status"]["enum"]) - {"ok"}
+    assert len(outcomes) > 8
+    assert outcomes <= set(REASONS["selection_sft"])
 
 
 def test_every_exclusion_is_a_row_and_a_count() -> None:
