@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
 TABLES = (*BASE_TABLES, "actor_sft")
 IMAGES = {"states": "embed", "actor_sft": "embed"}
+PLACE = "<|vision_start|><|image_pad|><|vision_end|>"
 RESPONSES = ("click(1, 1)", "click(7, 7)", "stop()")
 
 
-def _page(toy: Toy, number: int) -> None:
-    picture = "<|vision_start|><|image_pad|><|vision_end|>"
-    said = f"<|im_start|>user\nTask: Do {number}.{picture}<|im_end|>\n<|im_start|>assistant\n"
+def _page(toy: Toy, number: int, shown: int | None = None, place: str = PLACE) -> None:
+    """A state of its own task; ``shown`` is the number of its picture, ``place`` stands for it in the prompt."""
+    said = f"<|im_start|>user\nTask: Do {number}.{place}<|im_end|>\n<|im_start|>assistant\n"
     record = {"state_id": f"{number}", "episode_id": f"e{number}", "turn": 0, "prompt_text": said}
-    toy.states.append({**record, "images": [toy.data_url(number)]})
+    toy.states.append({**record, "images": [toy.data_url(number if shown is None else shown)]})
 
 
 def _scored(toy: Toy, number: int, *scores: float | None) -> Any:
@@ -110,8 +111,7 @@ def test_a_person_takes_a_target_out(toy: Toy, verdict: str, status: str) -> Non
 
 
 def test_a_prompt_without_a_place_for_the_screenshot_is_no_target(toy: Toy) -> None:
-    _page(toy, 1)
-    toy.states[0]["prompt_text"] = "<|im_start|>user\nTask: Do it.<|im_end|>\n"
+    _page(toy, 1, place="")
     label_id = toy.label(toy.draw("1", *RESPONSES), 1)
     build = _build(toy, ActorSpec())
     assert build.excluded("actor_sft") == {"no_messages": [label_id]}
@@ -121,8 +121,7 @@ def test_a_prompt_without_a_place_for_the_screenshot_is_no_target(toy: Toy) -> N
 def test_a_target_that_shows_a_screenshot_of_train_stays_out_of_validation(toy: Toy) -> None:
     """Two tasks on one page, in two splits."""
     for number in range(1, 13):
-        _page(toy, number)
-        toy.states[-1]["images"] = [toy.data_url(1)]
+        _page(toy, number, shown=1)
         toy.label(toy.draw(f"{number}", *RESPONSES), 0)
     build = _build(toy, ActorSpec(), split=SplitSpec(0.5, 1, isolate_screenshots=True))
     out = build.excluded("actor_sft")["crosses_split"]
