@@ -79,6 +79,7 @@ def test_the_guide_runs(tmp_path: Path) -> None:
     run_guide("registry.md", tmp_path, "sh sh sh sh python python sh sh sh sh sh sh sh python")
 
 
+@pytest.mark.slow  # its commands run in the README's and in every verb's examples, too
 def test_the_publishing_guide_runs(tmp_path: Path) -> None:
     run_guide("publishing.md", tmp_path, "sh sh sh python python sh python")
 
