@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,18 @@ def test_rows_may_stand_anywhere_in_the_file(toy: Toy) -> None:
     scattered = [rows[n] for n in (5, 2, 0, 6, 3, 1, 4)]
     assert build(toy, scattered).digests == build(toy, rows).digests
     assert build(toy, scattered, "turns.json").digests == build(toy, rows).digests
+
+
+def test_an_episode_may_be_spread_over_files(toy: Toy) -> None:
+    rows = [*episode(toy, 4), *episode(toy, 3, rollout=1, base=10)]
+    spoken = {"dialect": "openwebrl", "space": "norm1000"}
+    laid = [toy.lay("episodes", "openwebrl_turns", f"{n}.jsonl", rows[n::2], **spoken) for n in range(2)]
+    source = replace(laid[0], files=(*laid[0].files, *laid[1].files))
+    spread = toy.build(sources=(source,), tables=("states",), images={"states": "embed"})
+    whole = build(toy, rows)
+    assert spread.digests == whole.digests
+    assert len(whole.rows("states")) == 7
+    assert {row["source"]["file"] for row in spread.rows("states", episode_id="252667_r0")} == {"0.jsonl", "1.jsonl"}
 
 
 def test_rollouts_of_one_task_do_not_share_ids(toy: Toy) -> None:
