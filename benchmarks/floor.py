@@ -21,8 +21,9 @@ from pathlib import Path
 
 import orjson
 import pyarrow.parquet as pq
-from action_reward_models.builders import reader, writer
+from action_reward_models.builders import writer
 from action_reward_models.schemas import digests
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.columns import arrow_table
 from action_reward_models.schemas.store import TABLES
 from action_reward_models.schemas.validate import for_schema
@@ -33,7 +34,7 @@ RELEASE_FILES = ("states_full.jsonl", "candidates_merged.jsonl", "labels_drawlev
 def of_file(table: str, path: Path, scratch: Path) -> float:
     """CPU seconds of the library calls for the rows of one file."""
     codec, validator = digests.for_schema(TABLES[table]), for_schema(TABLES[table])
-    rows = [codec.normalise(row) for row in reader.rows(path, TABLES[table])]
+    rows = [codec.normalise(row) for row in built_rows(path, TABLES[table])]
     started = time.process_time()
     for row in rows:
         validator.is_valid(row)

@@ -1,4 +1,4 @@
-"""Rows of a built directory, read back and checked: the opposite of the writer."""
+"""A built directory, checked against its manifest: the opposite of the writer."""
 
 from __future__ import annotations
 
@@ -6,42 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..schemas import arrow, digests
+from ..schemas import digests
+from ..schemas.built import built_rows
 from ..schemas.errors import Issue
-from ..schemas.ids import file_sha256, sha256_hex
+from ..schemas.ids import file_sha256
 from ..schemas.manifest import identity_digest, manifest_of
-from ..schemas.parquet import refuse_expanding
 from ..schemas.store import TABLES
 from ..schemas.validate import for_schema
-from .ledger import Row
-
-_BATCH = 16  # rows; pictures make rows large
-
-
-def rows(path: Path, schema_name: str, keep: Callable[[str, bytes], object] = lambda *_: None) -> Iterator[Row]:
-    """Yield the rows of one Parquet file in JSON form: pictures as ``sha256:<hex>`` of their bytes.
-
-    ``keep`` gets each embedded picture, as (reference, bytes), before the row that shows it comes. Raises ValueError
-    for a file that expands beyond all measure.
-    """
-    import pyarrow.parquet as pq
-
-    refuse_expanding(path)
-    pictures = arrow.image_columns(schema_name)
-    # Pages are read as they are needed, one column after another: a row group with its copies would be 100 MB more.
-    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
-        for batch in file.iter_batches(_BATCH, use_threads=False):
-            for row in batch.to_pylist():
-                for column, many in pictures.items():
-                    value = row[column]
-                    row[column] = [_reference(v, keep) for v in value] if many else _reference(value, keep)
-                yield row
-
-
-def row_digest(path: Path, schema_name: str) -> str:
-    """The digest over the rows of one Parquet file, as a manifest has it. Raises what a damaged file raises."""
-    codec = digests.for_schema(schema_name)
-    return digests.combine(codec.digest(row) for row in rows(path, schema_name))
 
 
 def check(folder: Path, progress: Callable[[str, int, int], None] = lambda *_: None) -> list[Issue]:
@@ -125,7 +96,7 @@ def _check_rows(
     validator, codec = for_schema(schema_name), digests.for_schema(schema_name)
     issues, found = [], []
     try:
-        for number, row in enumerate(rows(folder / file["path"], schema_name)):
+        for number, row in enumerate(built_rows(folder / file["path"], schema_name)):
             problems = validator.problems(row)
             if split is not None and row.get("split") != split:
                 problems.append(("$.split", f"is {row.get('split')!r} in a file of {split}"))
@@ -147,12 +118,3 @@ def _inside(path: Path, folder: Path) -> bool:
         return folder.resolve() in path.resolve().parents
     except (OSError, RuntimeError):
         return False
-
-
-def _reference(value: Any, keep: Callable[[str, bytes], object]) -> str | None:
-    """``{"bytes", "path"}`` -> ``sha256:<hex>``; a referenced picture is that already."""
-    if value is None or isinstance(value, str):
-        return value
-    reference = f"sha256:{sha256_hex(value['bytes'])}"
-    keep(reference, value["bytes"])
-    return reference

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..schemas.built import built_rows
 from ..schemas.errors import Issue
 from ..schemas.store import TABLES
-from . import executors, manifest, reader
+from . import executors, manifest
 from .bucket import BucketResult, build_bucket
 from .gathering import Progress, failure
 from .ledger import Row
@@ -78,4 +79,4 @@ def _results(
 def _exclusions(made: Path, results: Sequence[BucketResult]) -> Iterator[Row]:
     paths = sorted({file.path for result in results for file in result.files if file.table == "exclusions"})
     for path in paths:
-        yield from (row for row in reader.rows(made / path, TABLES["exclusions"]) if row["stage"] != "coverage")
+        yield from (row for row in built_rows(made / path, TABLES["exclusions"]) if row["stage"] != "coverage")

@@ -5,7 +5,7 @@ The names below are the Python API; docs/registry.md shows it at work.
 
 from __future__ import annotations
 
-from ..builders.reader import row_digest
+from ..schemas.built import row_digest
 from .apply import SavedPlan, apply
 from .builds import check_build
 from .declaration import Registry

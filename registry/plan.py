@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..builders.gathering import Progress
-from ..builders.reader import row_digest
 from ..builders.spec import BuildSpec
 from ..cards.dataset import words
 from ..hub_sync import plan as push
 from ..hub_sync.hub import Hub, status_of, transient
 from ..hub_sync.release import CARD, Keep, Release, Remote
+from ..schemas.built import row_digest
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.manifest import manifest_of
 from . import bumps, graph

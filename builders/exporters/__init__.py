@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ...schemas.built import BuiltTables
 from ...schemas.errors import ArmError, UsageError
-from ...schemas.manifest import manifest_of
 from . import first_release
-from .types import BuiltTables, Exported, Exporter
+from .types import Exported, Exporter
 
-__all__ = ["EXPORTERS", "BuiltTables", "Exported", "Exporter", "export"]
+__all__ = ["EXPORTERS", "Exported", "Exporter", "export"]
 
 EXPORTERS: Mapping[str, Exporter] = {
     "first_release": first_release.export,
@@ -31,7 +31,7 @@ def export(fmt: str, build: Path, out: Path, progress: Callable[[str, int, int],
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         message = "is not empty, and an export replaces nothing"
         raise UsageError(message, where=str(out), next_command="name a folder that is not there")
-    tables = BuiltTables(build, manifest_of(build)["identity"], progress)
+    tables = BuiltTables.of(build, progress, "exporting")
     out.parent.mkdir(parents=True, exist_ok=True)
     exported = Exported()
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:

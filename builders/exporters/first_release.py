@@ -16,11 +16,12 @@ from typing import Any
 import orjson
 
 from ...schemas import jsonl
+from ...schemas.built import BuiltTables
 from ...schemas.errors import UsageError
 from ...schemas.images import sniff
 from ..importers.pictures import PictureError, inside
 from ..ledger import Row
-from .types import BuiltTables, Exported
+from .types import Exported
 
 STATES, SETS, LABELS = "states_full.jsonl", "candidates_merged.jsonl", "labels_drawlevel.jsonl"
 _TAKEN = {STATES, SETS, LABELS, "labels.jsonl", "planted.json"}  # no picture may stand for one of them

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ...schemas import arrow, jsonl
+from ...schemas.built import built_rows
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json
 from ...schemas.store import TABLES, load
 from ...schemas.validate import for_schema
-from .. import reader
 from .tables import RECORDS
 
 PROBLEMS = "problems"  # the one key of what stands for a row that is none: [[path, message], ...]
@@ -50,7 +50,7 @@ def _lines(path: Path, table: str) -> Iterator[jsonl.Line]:
     validator, record_of = for_schema(TABLES[table]), RECORDS[table]
     pictures: dict[str, bytes] = {}
     offset = 0
-    for number, row in enumerate(reader.rows(path, TABLES[table], pictures.__setitem__), 1):
+    for number, row in enumerate(built_rows(path, TABLES[table], pictures.__setitem__), 1):
         problems = validator.problems(row)
         made = {PROBLEMS: problems} if problems else record_of(row, pictures.__getitem__)
         pictures.clear()

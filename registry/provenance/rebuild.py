@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...builders import reader
 from ...builders.gathering import Progress
 from ...builders.manifest import code_sha256
 from ...builders.runner import build
 from ...schemas import digests
+from ...schemas.built import built_rows
 from ...schemas.errors import ArmError, Issue
 from ...schemas.manifest import NAME, identity_digest, manifest_of
 from ...schemas.store import ID_FIELDS, TABLES
@@ -140,5 +140,5 @@ def _digests(name: str, files: Iterable[Path]) -> dict[str, bytes]:
     return {
         " ".join(str(row[field]) for field in fields): codec.digest(row)
         for path in files
-        for row in reader.rows(path, TABLES[name])
+        for row in built_rows(path, TABLES[name])
     }

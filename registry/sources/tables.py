@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...builders import reader
 from ...builders.gathering import Progress
 from ...builders.importers import RECORDS
 from ...schemas import digests
+from ...schemas.built import built_rows
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json
 from ...schemas.store import ID_FIELDS, TABLES
@@ -62,7 +62,7 @@ def _lines(folder: Path, name: str, kind: str, where: str) -> Iterator[tuple[str
     validator, codec = for_schema(TABLES[kind]), digests.for_schema(TABLES[kind])
     pictures: dict[str, bytes] = {}
     try:
-        for row in reader.rows(folder / name, TABLES[kind], pictures.__setitem__):
+        for row in built_rows(folder / name, TABLES[kind], pictures.__setitem__):
             if not validator.is_valid(row):
                 problems = "; ".join(" ".join(problem) for problem in validator.problems(row)[:3])
                 raise ArmError(f"{name} holds a row that is none of {kind}: {problems}", where=where)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_reward_models.builders import reader, runner
+from action_reward_models.builders import runner
 from action_reward_models.builders.spec import (
     BuildSpec,
     LabelSpec,
@@ -25,6 +25,7 @@ from action_reward_models.builders.spec import (
     SourceSpec,
     SplitSpec,
 )
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.errors import Issue
 from action_reward_models.schemas.store import TABLES
 
@@ -81,7 +82,7 @@ class Build:
 
     def rows(self, table: str, **where: Any) -> list[Record]:
         """The rows of a table whose fields equal ``where``, pictures as ``sha256:<hex>``."""
-        found = [row for path in self.files(table) for row in reader.rows(path, TABLES[table])]
+        found = [row for path in self.files(table) for row in built_rows(path, TABLES[table])]
         return [row for row in found if all(row[name] == value for name, value in where.items())]
 
     def row(self, table: str, **where: Any) -> Record:

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 import pytest
-from action_reward_models.builders.reader import rows
 from action_reward_models.registry import Registry
+from action_reward_models.schemas.built import built_rows
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
 ARM = Path(sys.executable).parent / "arm"
@@ -54,7 +54,7 @@ def digests(identity: dict[str, Any]) -> dict[str, Any]:
 
 def splits(out: Path) -> dict[str, str]:
     files = sorted((out / "data" / "states").glob("*.parquet"))
-    return {row["state_id"]: row["split"] for path in files for row in rows(path, "state/1")}
+    return {row["state_id"]: row["split"] for path in files for row in built_rows(path, "state/1")}
 
 
 @pytest.fixture(scope="module")

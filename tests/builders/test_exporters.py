@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from action_reward_models.builders.exporters import EXPORTERS, BuiltTables, Exported, export
+from action_reward_models.builders.exporters import EXPORTERS, Exported, export
 from action_reward_models.builders.exporters import first_release as release_files
+from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.schemas.errors import ArmError, UsageError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_reward_models.builders import reader
 from action_reward_models.registry import Registry
 from action_reward_models.registry.diff import Side, compare
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.store import ID_FIELDS, TABLES
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
@@ -36,7 +36,7 @@ def _rows(build: Path) -> dict[tuple[str, str], dict[str, Any]]:
     found = {}
     for table in set(TABLES) - {"exclusions"}:
         for path in sorted((build / "data" / table).glob("*.parquet")):
-            for row in reader.rows(path, TABLES[table]):
+            for row in built_rows(path, TABLES[table]):
                 row.pop("source", None)  # where a record stood is no content
                 found[table, row[ID_FIELDS[table]]] = row
     return found

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import pytest
-from action_reward_models.builders.reader import rows
 from action_reward_models.builders.spec import GateSpec, SplitSpec
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.hub_sync.plan import plan
@@ -21,6 +20,7 @@ from action_reward_models.registry import Registry, check_build
 from action_reward_models.registry.provenance.rebuild import rebuild
 from action_reward_models.registry.provenance.respec import Inputs
 from action_reward_models.registry.sources.store import Store
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.schemas.store import TABLES
@@ -77,7 +77,11 @@ class Made(NamedTuple):
     built: Path
 
     def rows(self, table: str) -> list[Row]:
-        return [row for path in sorted(self.built.glob(f"data/{table}/*.parquet")) for row in rows(path, TABLES[table])]
+        return [
+            row
+            for path in sorted(self.built.glob(f"data/{table}/*.parquet"))
+            for row in built_rows(path, TABLES[table])
+        ]
 
     @property
     def identity(self) -> Row:

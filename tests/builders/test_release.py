@@ -10,8 +10,9 @@ from typing import Any
 
 import orjson
 import pytest
-from action_reward_models.builders.reader import check, rows
+from action_reward_models.builders.reader import check
 from action_reward_models.registry import Registry
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.store import TABLES
 
@@ -51,7 +52,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 
 def read(folder: Path, table: str) -> list[dict[str, Any]]:
     files = sorted((folder / "build" / "release" / "data" / table).glob("*.parquet"))
-    return [row for path in files for row in rows(path, TABLES[table])]
+    return [row for path in files for row in built_rows(path, TABLES[table])]
 
 
 def test_conflicting_ids_stop_a_build_and_name_both_lines(release: tuple[Path, dict[str, Any]]) -> None:

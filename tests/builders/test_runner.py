@@ -15,6 +15,7 @@ import pytest
 from action_reward_models.builders import reader, runner
 from action_reward_models.builders.bucket import build_bucket
 from action_reward_models.builders.spec import BuildSpec, GateSpec
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.errors import ArmError
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def test_equal_screenshots_lie_in_one_file(toy: Toy) -> None:
     for table, column in (("states", "screenshot"), ("selection_sft", "images"), ("bt_pairs", "images")):
         where: dict[str, set[str]] = {}
         for path in build.files(table):
-            for row in reader.rows(path, build.identity["tables"][table]["schema"]):
+            for row in built_rows(path, build.identity["tables"][table]["schema"]):
                 shown = row[column] if isinstance(row[column], str) else row[column][0]
                 where.setdefault(shown, set()).add(path.name)
         assert len(where) == 6

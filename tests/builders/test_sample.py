@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_reward_models.builders.reader import check, rows
+from action_reward_models.builders.reader import check
 from action_reward_models.registry import Registry
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.store import TABLES
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob" / "registry.yaml"
@@ -24,7 +25,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 
 
 def read(folder: Path, table: str) -> list[dict[str, Any]]:
-    return [row for path in sorted((folder / "data" / table).glob("*.parquet")) for row in rows(path, TABLES[table])]
+    return [
+        row for path in sorted((folder / "data" / table).glob("*.parquet")) for row in built_rows(path, TABLES[table])
+    ]
 
 
 def test_counts(built: tuple[Path, dict[str, Any]]) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from action_reward_models.builders.reader import rows
 from action_reward_models.builders.spec import SplitSpec
 from action_reward_models.builders.splits import split_of
 from action_reward_models.registry import Registry
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.ids import task_group
 from action_reward_models.schemas.store import TABLES
 
@@ -40,7 +40,7 @@ class Project:
 
     def read(self, table: str) -> list[dict[str, Any]]:
         folder = self.folder / "build" / "action-reward-models-data" / "data" / table
-        return [row for path in sorted(folder.glob("*.parquet")) for row in rows(path, TABLES[table])]
+        return [row for path in sorted(folder.glob("*.parquet")) for row in built_rows(path, TABLES[table])]
 
     def splits(self) -> dict[str, str]:
         return {row["state_id"]: row["split"] for row in self.read("states")}

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from action_reward_models.builders import reader
 from action_reward_models.builders.spec import DEFAULT_RULES, BuildSpec
 from action_reward_models.registry import Registry
+from action_reward_models.schemas.built import built_rows
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.store import TABLES
 
@@ -259,7 +259,7 @@ def test_rows_of_the_example_survive_the_way_through_the_releases_form(toy: Toy)
 def pictures(built: Build) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for path in built.files("states"):
-        for _ in reader.rows(path, TABLES["states"], found.__setitem__):
+        for _ in built_rows(path, TABLES["states"], found.__setitem__):
             pass
     return found
 
