@@ -1,0 +1,72 @@
+// The bar in which an item is judged, and what a verdict does to the list.
+
+let undone = []; // what stood before each verdict, with the item it was on, the newest last
+
+function judge(item) {
+  const note = noteOf(item);
+  const button = (verdict, key, text, title) => el("button", { class: `verdict ${verdict}`, title, "aria-pressed": note?.verdict === verdict, data: { verdict },
+    onclick: () => decide(verdict) }, el("kbd", {}, key), ` ${text}`);
+  const picks = labelOf(item) === null ? [] : displayed(item).slice(0, 9).map((candidate, number) => el("button", {
+    class: `number c${number % COLOURS}`, "aria-pressed": note?.verdict === "relabel" && note.selected_index === candidate.index,
+    title: `Candidate ${number + 1} is the right one (${number + 1})`, data: { pick: number + 1 }, onclick: () => pick(number) }, number + 1));
+  return el("section", { id: "judge", "aria-label": "Verdict" },
+    button("keep", "y", "Keep", "Use it as it is; of a quarantined comparison: let it be a pair (y)"),
+    button("drop", "x", "Drop", "Leave it out (x)"),
+    button("relabel", "r", "Relabel", "The answer is wrong: put it aside until somebody answers again (r)"),
+    picks.length ? el("span", { class: "picks" }, "right is ", picks) : "",
+    el("input", { id: "note", type: "text", placeholder: "Note ( n )", "aria-label": "Note", value: note?.note ?? "", autocomplete: "off",
+      onchange: (event) => { comment(item, event.target.value); judged(item); } }),
+    el("button", { id: "undo", title: "Take the last verdict back (u)", disabled: undone.length === 0, onclick: undo }, "Undo"),
+    el("span", { class: "steps" }, el("button", { title: "Before (k or ←)", onclick: () => step(-1) }, "‹"),
+      el("span", { id: "place" }, `${listed.indexOf(current) + 1} / ${listed.length}`), el("button", { title: "Next (j or →)", onclick: () => step(1) }, "›")));
+}
+
+// A verdict given twice is taken back. Else the next item comes, so that one key judges one item.
+function decide(verdict, index = null) {
+  const item = ITEMS[current];
+  if (item === undefined) return;
+  const before = noteOf(item);
+  const again = before?.verdict === verdict && (before.selected_index ?? null) === index;
+  undone.push([current, say(item, again ? null : verdict, index)]);
+  judged(item);
+  if (!again) step(1);
+}
+
+// The teacher's own pick, or a tie of it, is no relabel: it is a word for the row.
+function pick(number) {
+  const item = ITEMS[current], label = item === undefined ? null : labelOf(item);
+  const candidate = item === undefined ? undefined : displayed(item)[number];
+  if (candidate === undefined) return;
+  if (label === null) return toast("No label stands behind this row: keep it, drop it, or put it aside with r.");
+  if (candidate.index === label.selected_index || label.tie_indices.includes(candidate.index)) return decide("keep");
+  return decide("relabel", candidate.index);
+}
+
+function undo() {
+  const last = undone.pop();
+  if (last === undefined) return toast("Nothing to take back.");
+  restore(last[1]);
+  judged(ITEMS[last[0]]);
+  if (listed.includes(last[0])) show(last[0]);
+  else redraw();
+  return toast("Taken back.");
+}
+
+// Several rows may follow one label: all their marks change.
+function judged(item) {
+  for (const entry of byId("list").children) {
+    const other = ITEMS[entry.dataset.place];
+    if (other === item || (item.label_id !== null && other.label_id === item.label_id)) drawEntry(entry);
+  }
+  drawProgress();
+  drawFilters();
+  if (item === ITEMS[current]) redraw();
+}
+
+function drawProgress() {
+  const done = ITEMS.filter((item) => noteOf(item) !== null).length;
+  const [bar, text] = byId("progress").children;
+  bar.max = ITEMS.length;
+  bar.value = done;
+  text.textContent = `${done} of ${ITEMS.length} judged${keeps ? "" : " – this browser keeps nothing: export before you close"}`;
+}
