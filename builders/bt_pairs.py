@@ -191,7 +191,7 @@ class Pairs:
         said = reason.removeprefix("review_") if reason else None
 
         def verdict(unit: str) -> str | None:
-            own = host.reviews.verdict(unit, f"{unit}|{self._prompt.id}")
+            own = host.reviews.verdict("bt_pairs", unit, f"{unit}|{self._prompt.id}")
             return said or own
 
         return verdict

@@ -12,6 +12,7 @@ from ..schemas.actions import Parsed, View
 from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from ..schemas.images import CheckedImage, ImageChecker, ImageError
+from ..schemas.store import ID_FIELDS
 from . import candidate_scores, candidate_sets, collector, legacy, states, teacher_labels
 from .dealt import Dealt, Record
 from .ledger import Claim, Ledger, Row
@@ -63,8 +64,7 @@ class _Bucket:
         self.result = BucketResult()
         self.blobs: dict[str, bytes] = {}
         target = Target(job.out, job.bucket, job.buckets, self.blobs) if job.out else None
-        published = (*job.spec.tables, "exclusions")
-        self.tables = {t: TableWriter(t, job.spec.images.get(t, "embed"), target) for t in published}
+        self.tables = {t: TableWriter(t, job.spec.images.get(t, "embed"), target) for t in job.spec.published}
         self.spoken: dict[str, tuple[str, str | None]] = {}  # state id -> dialect and space of its own record
         self.splits: tuple[dict[str, str], dict[str, str]] | None = None  # by state and set, of the legacy rule
         self.held_out: set[tuple[int, ...]] = set()
@@ -121,7 +121,9 @@ class _Bucket:
         self.result.issues += ready.issues
         self.result.notes += ready.notes
         self.training.finish(self._train_screenshots(built))
-        self.reviews.account(self.ledger)
+        if "reviews" in self.tables:
+            take = partial(self.tables["reviews"].add, split="train")
+            self.reviews.account(self.ledger, take, self._bad_review, self.result.statistics)
         return self._close()
 
     # -- states -------------------------------------------------------------------------------------------------
@@ -214,12 +216,12 @@ class _Bucket:
         temperature = row["sampling"]["temperature"]
         count["temperature", "not recorded" if temperature is None else f"{temperature:g}"] += 1
         count["unparsed_candidates", "all"] += sum(p.parse_error is not None for p in parsed)
-        labels = self._labels(label_records, row, parsed)
+        labels, answered = self._labels(label_records, row, parsed)
         scores = self._scores(score_records, row)
         judged = bool(labels or scores)
         self._coverage("candidate_sets", [row["set_id"]], {row["set_id"]} if judged else set(), "no_label")
         if judged:
-            scene = Scene(row, parsed, view, state, declared.dialect, self.spoken[state["state_id"]], scores)
+            scene = Scene(row, parsed, view, state, declared.dialect, self.spoken[state["state_id"]], scores, answered)
             self.judged.append((labels, scene))
 
     def _train(self) -> None:
@@ -250,7 +252,8 @@ class _Bucket:
             found[source] = scores
         return found
 
-    def _labels(self, records: list[Record], set_row: Row, parsed: list[Parsed]) -> list[Row]:
+    def _labels(self, records: list[Record], set_row: Row, parsed: list[Parsed]) -> tuple[list[Row], dict[str, Row]]:
+        """(the labels of a set as training rows see them, those of them that a person answered as they were given)."""
         built: dict[str, list[tuple[Record, Row]]] = {}
         for record in records:
             split = set_row["split"]
@@ -259,16 +262,30 @@ class _Bucket:
             row = teacher_labels.build(record.imported, record.declared, record.source, set_row, parsed, split)
             built.setdefault(row["label_id"], []).append((record, row))
         labels = []
+        answered: dict[str, Row] = {}
         for label_id, rows in sorted(built.items()):
             if kept := self._one("teacher_labels", label_id, [record for record, _ in rows]):
                 label = next(row for record, row in rows if record is kept)
-                labels.append(label)
                 self._add("teacher_labels", label)
                 count = self.result.statistics
                 count["label_status", label["status"]] += 1
                 if label["status"] == "ok":
                     count["picked_slot", str(label["selected_index"])] += 1
-        return labels
+                if (index := self.reviews.answer(label, len(parsed))) is not None:
+                    answered[label_id] = label
+                    label = teacher_labels.answered(label, index, parsed)
+                labels.append(label)
+        return labels, answered
+
+    def _bad_review(self, record: Row, problem: str) -> None:
+        issue = Issue(record["source"]["file"], record["line"], "$.selected_index", problem)
+        if self.spec.sources[record["declared"]].on_invalid == "error":
+            self.result.issues.append(issue)
+            return
+        self.result.notes.append(issue)
+        self.ledger.units_in["reviews"] += 1
+        item_id, detail = record["row"]["item_id"], f"{issue.path} {issue.message}"
+        self.ledger.exclude("reviews", "reviews", item_id, "invalid_record", detail)
 
     def _coverage(self, table: str, ids: list[str], covered: set[str], reason: str) -> None:
         self.ledger.units_in["coverage"] += len(ids)
@@ -283,6 +300,7 @@ class _Bucket:
     def _add(self, table: str, row: Row) -> None:
         self.ledger.units_in[table] += 1
         self.ledger.units_out[table] += 1
+        self.reviews.met(table, row[ID_FIELDS[table]])
         if table in self.tables:
             self.tables[table].add(row)
 

@@ -48,6 +48,7 @@ class _Dealing:
             for _ in range(buckets)
         ]
         self.state_of: dict[str, SeenState] = {}  # by set id
+        self.state_of_label: dict[str, SeenState] = {}  # by label id, of those that do not begin with their set's
         self.pool = Drawing(gathered.spec)
 
     # -- what names a state or a set --------------------------------------------------------------------------------
@@ -74,6 +75,9 @@ class _Dealing:
             if (state := self._joined("teacher_labels", "a label", found)) is not None:
                 source, _, _, row, place = found
                 state.labelled = True
+                label_id = row.get("label_id") or row["set_id"]
+                if not label_id.startswith(row["set_id"]):
+                    self.state_of_label[label_id] = state
                 teacher = row.get("teacher") or source.constants.get("teacher")
                 self.pool.pick(row["set_id"], teacher, row["selection"])
                 if legacy.holds_out(row):
@@ -116,7 +120,7 @@ class _Dealing:
     def rest(self) -> None:
         """Ready-made rows, reviews, episodes that are compared, and what all buckets have to know."""
         g = self.g
-        homes = Homes(g.states, self.state_of, g.ends, self.buckets)
+        homes = Homes(g.states, self.state_of, self.state_of_label, g.ends, self.buckets)
         for kind in READY:
             homes.take(kind, g.rows.get(kind, ()))
             for found in g.rows.get(kind, ()):

@@ -315,7 +315,9 @@ class Gathering:
         }
         place = _write(self._spills.rows, spilled)
         self.size += place[1]
-        about = {name: item.row.get(name) for name in ("set_id", "state_id", "item_id", "selection", "teacher")}
+        about = {
+            name: item.row.get(name) for name in ("set_id", "state_id", "label_id", "item_id", "selection", "teacher")
+        }
         about["row_id"] = item.row[ID_FIELDS[item.kind]] if item.kind in READY else None
         key = hashes[-1] if hashes else sha256_hex(canonical_json(item.row.get("prompt") or item.row))
         self.rows.setdefault(item.kind, []).append(CopiedRow(source, file, line.number, about, key, place))

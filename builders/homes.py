@@ -15,14 +15,14 @@ def bucket_of(key: str, buckets: int) -> int:
 
 
 class Homes:
-    """Buckets by the ids of rows. ``sets`` are the states of candidate sets by set id, ``ends`` the last states of the
-    episodes that are compared."""
+    """Buckets by the ids of rows. ``sets`` are the states of candidate sets by set id, ``labels`` those of labels whose
+    id does not begin with their set's, ``ends`` the last states of the episodes that are compared."""
 
     def __init__(
-        self, states: Mapping[str, SeenState], sets: Mapping[str, SeenState], ends: Mapping[str, EpisodeEnd],
-        buckets: int,
+        self, states: Mapping[str, SeenState], sets: Mapping[str, SeenState], labels: Mapping[str, SeenState],
+        ends: Mapping[str, EpisodeEnd], buckets: int,
     ) -> None:  # fmt: skip
-        self._states, self._sets, self._ends, self._buckets = states, sets, ends, buckets
+        self._states, self._sets, self._labels, self._ends, self._buckets = states, sets, labels, ends, buckets
         self._ready: dict[tuple[str, str], int] = {}  # (kind, id) -> bucket
 
     def take(self, kind: str, rows: Iterable[CopiedRow]) -> None:
@@ -38,12 +38,12 @@ class Homes:
         return self._ready[kind, str(row.about["row_id"])]
 
     def reviewed(self, item: str) -> list[int]:
-        """The buckets that ask for reviews of ``item``, in order; there is always one."""
+        """The buckets that ask for reviews of ``item``, that of its first table first; there is always one."""
         home = self._made(item)
         if home is not None:
             return [home]
-        ready = {self._ready[kind, item] for kind in READY if (kind, item) in self._ready}
-        return sorted(ready) or [bucket_of(sha256_hex(item), self._buckets)]
+        ready = [self._ready[kind, item] for kind in READY if (kind, item) in self._ready]
+        return list(dict.fromkeys(ready)) or [bucket_of(sha256_hex(item), self._buckets)]
 
     def _nearest(self, row: CopiedRow, row_id: str) -> int:
         """With the rows of ours that may have its id, else with those of its state, else with those of its pictures."""
@@ -54,13 +54,13 @@ class Homes:
         return state.bucket if state else bucket_of(row.key, self._buckets)
 
     def _made(self, row_id: str) -> int | None:
-        """Where a row of ours with this id would be made: ids begin with that of a set or a state, and those of pairs
-        of episodes with both of theirs. None where it can be no row of ours."""
+        """Where a row of ours with this id would be made: ids begin with that of a label, set or state, and those of
+        pairs of episodes with both of theirs. None where it can be no row of ours."""
         parts = row_id.split("|")
         if (group := self._compared(parts)) is not None:
             return bucket_of(group, self._buckets)
         for begin in ("|".join(parts[:n]) for n in range(len(parts), 0, -1)):
-            if state := self._sets.get(begin) or self._states.get(begin):
+            if state := self._labels.get(begin) or self._sets.get(begin) or self._states.get(begin):
                 return state.bucket
         return None
 

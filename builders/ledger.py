@@ -69,7 +69,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "actor_sft": (*(*_REVIEW, "crosses_split", "no_messages", "unscored", "below_quality_floor", "too_long"),),
     "reserve": (*_REVIEW, "crosses_split", "no_messages", "too_long"),
     "bench_items": (*_RECORD, *_IMAGE, *_REVIEW, "crosses_split"),
-    "reviews": ("invalid_record", "superseded", "no_item"),
+    "reviews": ("invalid_record", "duplicate_record", "superseded", "no_item"),
 }
 
 

@@ -53,7 +53,7 @@ def assemble(
         "version": spec.version,
         "license": spec.license,
         "description": spec.description,
-        "tables": {t: _table(t, spec, files) for t in (*spec.tables, "exclusions")},
+        "tables": {t: _table(t, spec, files) for t in spec.published},
         "parameters": {**spec.parameters(), "shards": parts.buckets},
         "sources": [_source(spec, position, parts.files) for position in range(len(spec.sources))],
         "prompts": [

@@ -11,7 +11,7 @@ from ..schemas.built import built_rows
 from ..schemas.errors import Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import identity_digest, manifest_of
-from ..schemas.store import TABLES
+from ..schemas.store import TABLES, UNSPLIT
 from ..schemas.validate import for_schema
 
 
@@ -36,7 +36,7 @@ def check(folder: Path, progress: Callable[[str, int, int], None] = lambda *_: N
                 if file["path"] in broken or table["schema"] != TABLES.get(name):
                     complete = False
                     continue
-                file_issues, own = _check_rows(folder, file, table["schema"], None if name == "exclusions" else split)
+                file_issues, own = _check_rows(folder, file, table["schema"], None if name in UNSPLIT else split)
                 issues += file_issues
                 found += own
                 done += file["rows"]

@@ -40,6 +40,7 @@ class ReadyRows:
         for record in records:
             by_id.setdefault(record["row"][ID_FIELDS[kind]], []).append(record)
         for row_id, same in sorted(by_id.items()):
+            self._training.reviews.met(kind, row_id)
             same.sort(key=lambda r: (r["source"]["file"], r["line"]))
             if len(same) > 1:
                 stands, issues = self._ledger.settle(kind, row_id, [self._claim(record) for record in same])
@@ -67,7 +68,7 @@ class ReadyRows:
             checked.append(image)
         images = [image.sha256 for image in checked]
         self._ledger.units_in[kind] += 1
-        if reason := self._training.reviewed(row_id):
+        if reason := self._training.reviewed(kind, row_id):
             self._ledger.exclude(kind, SOURCES[kind], row_id, reason)
             return
         unit = images[-1] if images else sha256_hex(canonical_json(record["row"]["prompt"]))
@@ -80,7 +81,7 @@ class ReadyRows:
             assert declared.dialect is not None
             size = (checked[-1].width, checked[-1].height) if checked else (None, None)
             verdict = self._pairs.judge(row, declared.dialect, View(declared.space or "", *size))
-            lifted = verdict.status == "quarantined" and self._training.reviews.verdict(row_id) == "keep"
+            lifted = verdict.status == "quarantined" and self._training.reviews.verdict(kind, row_id) == "keep"
             if verdict.reason and not lifted:
                 self._ledger.exclude(kind, SOURCES[kind], row_id, verdict.reason, status=verdict.status)
                 return

@@ -224,7 +224,7 @@ def _described(
     made: Path, spec: BuildSpec, prompts: Sequence[Prompt], figures: Mapping[str, bytes]
 ) -> dict[str, dict[str, Any]]:
     """Write schemas, prompts, load.py and figures beside the data; return path -> hash and size."""
-    written = [*write_schemas(made, [*spec.tables, "exclusions"]), *write_prompts(made, prompts)]
+    written = [*write_schemas(made, spec.published), *write_prompts(made, prompts)]
     written.append(write_loader(made, f"{spec.namespace}/{spec.name}", spec.version))
     written += write_figures(made, figures)
     result = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..schemas.actions import Parsed, View
@@ -20,6 +21,8 @@ class Scene(NamedTuple):
     dialect: str  # of the candidates
     spoken: tuple[str, str | None]  # dialect and space of the state's own record: its earlier steps
     scores: Scores
+    # Labels to which a person gave another answer, as their teacher gave them. The labels beside the scene have it.
+    answered: Mapping[str, Row] = MappingProxyType({})
 
     @property
     def quality(self) -> list[float | None] | None:

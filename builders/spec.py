@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..schemas.arrow import Images
+from ..schemas.store import UNSPLIT
 
 # What happens to a comparison by the relation of its two actions. Choosing the right place is what a click pair
 # teaches, so `coordinate_only` is kept; pairs that differ only in an amount or an answer need a person first.
@@ -235,6 +236,12 @@ class BuildSpec:
     def kinds(self) -> frozenset[str]:
         """Kinds of what the sources hold."""
         return frozenset(kind for source in self.sources for kind in source.yields)
+
+    @cached_property
+    def published(self) -> tuple[str, ...]:
+        """The tables of the dataset: those that are declared, and those that say what became of the rest."""
+        said = [table for table in UNSPLIT if table != "reviews" or "reviews" in self.kinds]
+        return tuple(dict.fromkeys((*self.tables, *said)))
 
     def parameters(self) -> dict[str, Any]:
         """Everything but the input bytes that decides the build, as JSON: staleness compares it."""

@@ -65,12 +65,13 @@ class TrainingRows:
 
     def add(self, labels: Sequence[Row], scene: Scene, quarantined: Mapping[str, str]) -> None:
         """Make the rows of one candidate set. ``quarantined``: labels that contradict others, and how."""
-        taken_out = self.reviewed(scene.state["state_id"], scene.set_row["set_id"])
+        taken_out = self.reviewed("states", scene.state["state_id"])
+        taken_out = taken_out or self.reviewed("candidate_sets", scene.set_row["set_id"])
         usable: list[tuple[Row, str | None]] = []  # label, the reason why a person took it out
-        for label, outcome in teacher_labels.choose(labels, scene.parsed, self._spec.labels):
+        for label, outcome in teacher_labels.choose(labels, scene.parsed, self._spec.labels, scene.answered):
             contradicts = quarantined.get(label["label_id"])
             reason = outcome or (contradicts and "conflicting_pick")
-            said = self.reviewed(label["label_id"]) or taken_out
+            said = self.reviewed("teacher_labels", label["label_id"]) or taken_out
             if reason is None:
                 reason = said
                 usable.append((label, reason))
@@ -93,10 +94,11 @@ class TrainingRows:
         if self._pairs:
             self._pairs.settle(self)
 
-    def reviewed(self, *ids: str) -> str | None:
-        """The reason why a person took one of these rows out, if somebody did."""
-        verdicts = [self.reviews.verdict(row_id) for row_id in ids]  # of all: each was met
-        return next((f"review_{verdict}" for verdict in verdicts if verdict in ("drop", "relabel")), None)
+    def reviewed(self, table: str, row_id: str) -> str | None:
+        """The reason why a person took a row out, if somebody did. It is asked of rows that fall out anyway, too: a
+        review of one of them has met its item."""
+        verdict = self.reviews.verdict(table, row_id)
+        return f"review_{verdict}" if verdict in ("drop", "relabel") else None
 
     def finish(self, train_screenshots: set[str]) -> None:
         """Write the validation rows, except those that share prompt and pictures with train, or whose screenshot is
@@ -128,7 +130,7 @@ class TrainingRows:
             return error.reason
         if isinstance(row, str):
             return row
-        if reason := self.reviewed(row["row_id"]):
+        if reason := self.reviewed("selection_sft", row["row_id"]):
             return reason
         self.keep("selection_sft", row)
         return None
@@ -145,7 +147,8 @@ class TrainingRows:
                 scene, prompt, lambda: self._views.scalar(prompt, scene)
             ):
                 made += 1
-                if outcome := reason or self.reviewed(score_id):
+                said = self.reviewed("pointwise_scores", score_id)
+                if outcome := reason or said:
                     ledger.exclude("pointwise_scores", "candidate_scores", score_id, outcome)
                 elif row is not None:
                     self.keep("pointwise_scores", row)
@@ -167,7 +170,8 @@ class TrainingRows:
             episodes, split, self._trajectory, pairs.trajectories, lambda row: not self.outside("bt_pairs", row)
         ):
             self._ledger.units_in["bt_pairs"] += 1
-            if outcome := reason or self.reviewed(pair_id):
+            said = self.reviewed("bt_pairs", pair_id)
+            if outcome := reason or said:
                 self._ledger.exclude("bt_pairs", "comparisons", pair_id, outcome)
             elif row is not None:
                 self.keep("bt_pairs", row)
@@ -179,7 +183,8 @@ class TrainingRows:
         try:
             for choice, reason, row in actor_sft.build(label, scene, self._spec.actor_sft):
                 ledger.units_in["actor_sft"] += 1
-                if outcome := reason or self.reviewed(choice):
+                said = self.reviewed("actor_sft", choice)
+                if outcome := reason or said:
                     ledger.exclude("actor_sft", "choices", choice, outcome)
                 elif row is not None:
                     self.keep("actor_sft", row)

@@ -73,6 +73,7 @@ def command(
 
 def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) -> dict[str, Any]:
     from ..schemas.manifest import manifest_of
+    from ..schemas.store import UNSPLIT
 
     manifest = built.manifest if built else manifest_of(folder)
     identity = manifest["identity"]
@@ -103,7 +104,7 @@ def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) 
     output.note("built because " + "; ".join(why))
     output.table(f"{spec.name} {spec.version}", ["table", "train", "validation", "excluded"], _rows(identity))
     for split in ("train", "validation"):
-        empty = [t for t, v in identity["tables"].items() if split not in v["splits"] and t != "exclusions"]
+        empty = [t for t, v in identity["tables"].items() if split not in v["splits"] and t not in UNSPLIT]
         if empty and (split == "train" or spec.split.validation):
             output.note(f"no {split} rows in {', '.join(empty)}: that split is not written")
     output.note(f"{folder}  (identity {manifest['identity_sha256'][:12]})")

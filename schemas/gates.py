@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from .errors import ArmError, Issue
+from .store import UNSPLIT
 
 # Gate -> its level where registry.yaml says none.
 DEFAULTS: Mapping[str, str] = {
@@ -109,7 +110,7 @@ def _leaks(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> Iterator[V
 
 def _rows(identity: Mapping[str, Any], audits: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The overlaps that a model would profit from: of training rows, or of states in a dataset without such tables."""
-    trained = set(identity.get("tables", ())) - {"states", "candidate_sets", "teacher_labels", "exclusions"}
+    trained = set(identity.get("tables", ())) - {"states", "candidate_sets", "teacher_labels", *UNSPLIT}
     overlap: Mapping[str, Any] = audits.get("overlap", {})
     return [(table, facts) for table, facts in overlap.items() if table != "states" or not trained]
 

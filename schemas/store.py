@@ -21,8 +21,13 @@ TABLES: dict[str, str] = {
     "actor_sft": "actor_sft/1",
     "reserve": "reserve/1",
     "bench_items": "bench_item/1",
+    "reviews": "applied_review/1",
     "exclusions": "exclusion/1",
 }
+
+# What became of all that went in besides rows: their rows have no split and stand in train. A dataset has `exclusions`
+# always, and `reviews` when a source holds some; nobody declares them.
+UNSPLIT = ("reviews", "exclusions")
 
 # A table's row id: what a diff joins on and what `exclusions` names.
 ID_FIELDS: dict[str, str] = {
@@ -35,6 +40,7 @@ ID_FIELDS: dict[str, str] = {
     "actor_sft": "row_id",
     "reserve": "row_id",
     "bench_items": "item_id",
+    "reviews": "review_id",
 }
 
 

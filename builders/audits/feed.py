@@ -77,8 +77,9 @@ class Audits:
         picks: list[conflicts.Pick] = []
         draws: dict[str, list[tuple[frozenset[str], str]]] = {}
         for labels, scene in scenes:
-            agreement.add_repeats(self._counts, labels, scene.parsed, scene.view)
-            for label, reason in teacher_labels.choose(labels, scene.parsed, self._spec.labels):
+            asked = [scene.answered.get(label["label_id"], label) for label in labels]  # what teachers said
+            agreement.add_repeats(self._counts, asked, scene.parsed, scene.view)
+            for label, reason in teacher_labels.choose(labels, scene.parsed, self._spec.labels, scene.answered):
                 if reason is None:
                     pick = self._usable(label, scene)
                     picks.append(pick)

@@ -9,5 +9,5 @@ from .types import Context, ImportedRow
 
 
 def verdict(record: dict[str, Any], context: Context) -> Iterator[ImportedRow]:
-    """Yield the verdict as it is; the newest of an item counts."""
-    yield ImportedRow("reviews", record)
+    """Yield the verdict as it is, with an index that says null where it is absent."""
+    yield ImportedRow("reviews", {**record, "selected_index": record.get("selected_index")})

@@ -5,6 +5,7 @@ const FACETS = [
   ["tie", "Tie"], ["verbs", "Verb"], ["host", "Host"], ["judged", "Judged"],
 ];
 const chosen = new Map(); // facet -> value
+let pointed = false; // whether the filter was opened by a pointer
 let words = [];
 let listed = ITEMS.map((_, place) => place); // places in ITEMS, in order
 
@@ -35,7 +36,7 @@ function drawFilters() {
     const options = [...counts].sort(([a], [b]) => (a < b ? -1 : 1));
     const now = chosen.get(facet);
     return el("label", { class: now === undefined ? "" : "on" }, `${name} `,
-      el("select", { id: `filter-${facet}`, onchange: (event) => choose(facet, event.target.value) },
+      el("select", { id: `filter-${facet}`, onpointerdown: () => (pointed = true), onkeydown: () => (pointed = false), onchange: choose },
         el("option", { value: "" }, "any"),
         options.map(([value, count]) => el("option", { value: `=${value}`, selected: value === now }, `${value} (${count})`))));
   });
@@ -47,9 +48,11 @@ function drawFilters() {
   if (focused?.startsWith("filter-")) byId(focused)?.focus();
 }
 
-function choose(facet, value) {
-  if (value === "") chosen.delete(facet);
-  else chosen.set(facet, value.slice(1)); // "=": a value may be the empty text
+function choose({ target }) {
+  const facet = target.id.slice("filter-".length);
+  if (target.value === "") chosen.delete(facet);
+  else chosen.set(facet, target.value.slice(1)); // "=": a value may be the empty text
+  if (pointed) target.blur(); // keys judge again; who chose with keys may want the next value
   relist();
 }
 

@@ -43,14 +43,14 @@ const KEYS = [
   ["n", "Write a note; Enter or Esc ends it", () => byId("note")?.focus()], ["u", "Take the last verdict back", undo],
   ["j or →", "Next item", () => step(1)], ["k or ←", "Item before", () => step(-1)],
   ["g", "First item that is not judged", () => show(listed.find((place) => noteOf(ITEMS[place]) === null) ?? current)],
-  ["+ and -", "Zoom", null], ["0", "The whole screenshot", fit], ["9 with Shift", "One pixel for one", null], ["Shift + arrows", "Move the screenshot", null],
+  ["+ and -", "Zoom", null], ["0", "The whole screenshot", fit], ["o", "One pixel for one", () => zoom(1 / (view?.scale ?? 1))], ["Shift + arrows", "Move the screenshot", null],
   ["m", "Markers", toggleMarks], ["b", "Element boxes", toggleBoxes], ["h", "History", () => toggle("history")], ["p", "Prompt", () => toggle("prompt")], ["i", "The row itself", () => toggle("row")],
   ["/", "Search", () => byId("search").focus()], ["c", "Clear filters and search", clearFilters],
   ["e", "Export review.jsonl", save], ["t", "Light or dark", theme], ["?", "These keys", () => byId("help").showModal()],
 ];
 const ACTS = new Map(KEYS.filter(([, , act]) => act !== null).flatMap(([keys, , act]) => keys.split(" or ").map((key) => [key, act])));
 for (const [name, key, act] of [["ArrowRight", "→"], ["ArrowLeft", "←"]].map(([name, key]) => [name, key, ACTS.get(key)])) ACTS.set(name, act);
-ACTS.set("+", () => zoom(1.25)).set("=", () => zoom(1.25)).set("-", () => zoom(1 / 1.25)).set(")", () => zoom(1 / view.scale));
+ACTS.set("+", () => zoom(1.25)).set("=", () => zoom(1.25)).set("-", () => zoom(1 / 1.25));
 
 function toggle(name) {
   const details = byId(`section-${name}`);

@@ -44,7 +44,7 @@ function tools(state) {
   const button = (id, text, title, act, pressed = null) => el("button", { id, title, "aria-pressed": pressed, onclick: act }, text);
   return el("div", { class: "tools" },
     button("zoom-out", "−", "Smaller (-)", () => zoom(1 / 1.25)), el("output", { id: "zoom" }, ""), button("zoom-in", "+", "Larger (+)", () => zoom(1.25)),
-    button("fit", "Fit", "The whole screenshot (0)", fit), button("full", "1:1", "One pixel for one (9)", () => zoom(1 / view.scale)),
+    button("fit", "Fit", "The whole screenshot (0)", fit), button("full", "1:1", "One pixel for one (o)", () => zoom(1 / view.scale)),
     button("marks", "Markers", "Show where the candidates act (m)", toggleMarks, showMarks),
     (state?.elements ?? []).length ? button("boxes", `Elements (${state.elements.length})`, "Show the recorded elements (b)", toggleBoxes, showBoxes) : "",
     el("span", { class: "quiet", id: "size" }, `${view.width} × ${view.height} px`));
