@@ -5,8 +5,8 @@ function candidates(item) {
   const label = labelOf(item);
   const order = item.order ?? label?.order ?? null;
   const cards = list.map((candidate, number) => card(item, label, order, candidate, number));
-  if (item.table === "bt_pairs" && item.rejected_index === null) cards.splice(1, 0, ...unsampled(item));
   if (cards.length === 0) cards.push(...item.replies.map(([title, messages]) => reply(title, messages)));
+  else if (item.table === "bt_pairs" && item.rejected_index === null) cards.splice(1, 0, ...unsampled(item));
   return el("section", { id: "candidates", "aria-label": "Candidates" }, cards);
 }
 
@@ -22,8 +22,10 @@ function card(item, label, order, candidate, number) {
     data: { index }, onmouseenter: () => highlight(index, true), onmouseleave: () => highlight(index, false),
   },
     el("h3", {}, el("span", { class: "number" }, number + 1),
-      label?.selected_index === index ? chip("teacher's pick", "pick") : label?.tie_indices.includes(index) ? chip("tie", "tie", "The same action as the teacher's pick") : "",
       sides && side !== "beside" ? chip(side, side) : "",
+      label?.selected_index === index ? (sides && side === "chosen" ? "" : chip("teacher's pick", "pick"))
+        : label?.tie_indices.includes(index) ? chip("tie", "tie", "The same action as the teacher's pick") : "",
+      !sides && side === "chosen" && label?.selected_index !== index ? chip("the row's pick", "pick") : "",
       note?.verdict === "relabel" && note.selected_index === index ? chip("your pick", "yours") : "",
       same ? chip(`same action as ${same}`, "quiet") : "",
       candidate.parse_error === null ? "" : chip("unreadable", "bad", candidate.parse_error)),

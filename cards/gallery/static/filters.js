@@ -4,6 +4,7 @@ const FACETS = [
   ["table", "Table"], ["split", "Split"], ["pair_type", "Pair type"], ["reason", "Excluded for"], ["status", "Teacher said"],
   ["tie", "Tie"], ["verbs", "Verb"], ["host", "Host"], ["judged", "Judged"],
 ];
+const TOTAL = DATA.strata.reduce((sum, stratum) => sum + stratum.of, 0);
 const chosen = new Map(); // facet -> value
 let pointed = false; // whether the filter was opened by a pointer
 let words = [];
@@ -43,7 +44,8 @@ function drawFilters() {
   const any = chosen.size > 0 || words.length > 0;
   const focused = document.activeElement?.id;
   byId("filters").replaceChildren(...selects.filter(Boolean),
-    el("span", { id: "count" }, `${listed.length} of ${plural(ITEMS.length, "item")}`),
+    el("span", { id: "count" }, `${listed.length} of ${plural(ITEMS.length, "item")}`,
+      TOTAL > ITEMS.length ? el("span", { class: "quiet", title: "How many of each kind: ?" }, `, a sample of ${TOTAL.toLocaleString("en")}`) : ""),
     any ? el("button", { id: "clear", onclick: clearFilters }, "Clear") : "");
   if (focused?.startsWith("filter-")) byId(focused)?.focus();
 }

@@ -32,13 +32,20 @@ function decide(verdict, index = null) {
   if (!again) step(1);
 }
 
-// The teacher's own pick, or a tie of it, is no relabel: it is a word for the row.
+// The pick that rows follow now: the teacher's, or that of the review which this build applied.
+function followed(item) {
+  const relabels = item.earlier.filter((note) => note.verdict === "relabel" && Number.isInteger(note.selected_index));
+  return relabels.at(-1)?.selected_index ?? labelOf(item).selected_index;
+}
+
+// To pick what the rows follow, or the same action, is no relabel: it is a word for the row.
 function pick(number) {
   const item = ITEMS[current], label = item === undefined ? null : labelOf(item);
   const candidate = item === undefined ? undefined : displayed(item)[number];
   if (candidate === undefined) return;
   if (label === null) return toast("No label stands behind this row: keep it, drop it, or put it aside with r.");
-  if (candidate.index === label.selected_index || label.tie_indices.includes(candidate.index)) return decide("keep");
+  const action = (index) => setOf(item).candidates.find((other) => other.index === index)?.same_as ?? index;
+  if (action(candidate.index) === action(followed(item))) return decide("keep");
   return decide("relabel", candidate.index);
 }
 

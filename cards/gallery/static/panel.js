@@ -1,6 +1,6 @@
 // What stands beside the screenshot: task, why the item is here, what the teacher said, history, prompt, the row itself.
 
-const folded = new Map([["History", false], ["Prompt", true], ["Row", true]]); // title -> whether closed, over all items
+const folded = new Map([["History", false], ["Text", true], ["Prompt", true], ["Row", true]]); // title -> whether closed, over all items
 
 function panel(item) {
   const state = stateOf(item), label = labelOf(item);
@@ -9,7 +9,8 @@ function panel(item) {
     el("p", { class: "place" }, state?.url ? el("span", { class: "url", title: "Address of the page" }, state.url) : "",
       state === null ? "" : chip(`turn ${state.turn}`), state?.episode_outcome === null || state === null ? "" : chip(`episode outcome ${state.episode_outcome}`)),
     item.excluded === null ? "" : el("p", { class: "banner out" }, el("strong", {}, `${item.excluded.status === "quarantined" ? "In quarantine" : "Excluded"}: ${item.excluded.reason}`),
-      item.excluded.detail ? ` – ${item.excluded.detail}` : ""),
+      item.excluded.detail ? ` – ${item.excluded.detail}` : "",
+      item.excluded.status === "quarantined" && item.table === "bt_pairs" ? el("span", { class: "quiet" }, " Keep lets it be a pair.") : ""),
     item.earlier.map((note) => el("p", { class: "banner earlier" }, el("strong", {}, `${note.reviewer}: ${note.verdict}${picked(item, note)}`),
       note.note ? ` – ${note.note}` : "", el("span", { class: "quiet" }, ` ${note.time.slice(0, 10)}, applied in this build`))),
     label === null ? "" : el("div", { id: "rationale" }, el("h4", {}, label.teacher === null ? "The teacher" : label.teacher,
@@ -17,7 +18,8 @@ function panel(item) {
       label.tie_indices.length ? chip(`${plural(label.tie_indices.length, "tie")}`, "tie", "Candidates with the same action as the pick") : ""),
       el("p", { class: "said" }, label.reasoning || (label.status === "ok" ? "(no reasoning was recorded)" : label.reply || ""))),
     state?.history.length ? section("History", plural(state.history.length, "earlier step"), pastSteps(state.history)) : "",
-    item.prompt === null ? "" : section("Prompt", item.prompt_id ?? "as it came", prompt(item)),
+    state?.screenshot && state.observation_text ? section("Text", "what the agent read of the page", el("pre", { class: "message" }, state.observation_text)) : "",
+    item.prompt === null ? "" : section("Prompt", item.prompt_id ?? "as it came", prompt(item), setOf(item) !== null),
     section("Row", item.id, row(item)));
 }
 
@@ -30,8 +32,9 @@ function picked(item, note) {
   return note.selected_index === null || note.selected_index === undefined ? "" : ` to ${numberOf(item, note.selected_index)}`;
 }
 
-function section(title, beside, ...content) {
-  return el("details", { id: `section-${title.toLowerCase()}`, open: !folded.get(title), ontoggle: (event) => folded.set(title, !event.currentTarget.open) },
+// Where no candidates stand below, the prompt is all there is to read: `kept` says whether to remember how it was left.
+function section(title, beside, content, kept = true) {
+  return el("details", { id: `section-${title.toLowerCase()}`, open: !kept || !folded.get(title), ontoggle: (event) => kept && folded.set(title, !event.currentTarget.open) },
     el("summary", {}, title, " ", el("span", { class: "quiet" }, beside)), content);
 }
 

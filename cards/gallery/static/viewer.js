@@ -3,6 +3,7 @@
 
 let view = null; // of the item shown: {box, image, width, height, scale, x, y, marks}
 const LEAST = 0.05, MOST = 16; // window pixels for one pixel of the screenshot
+const MARGIN = 18; // window pixels around a fitted screenshot: marks on its edge stay whole
 let showMarks = true, showBoxes = false;
 
 function viewer(item) {
@@ -57,7 +58,7 @@ function markElement(here, { index, tag, text, box: [x, y, w, h] }) {
 }
 
 function markCandidate(here, item, candidate, number) {
-  const side = candidate.index === item.chosen_index ? "chosen" : candidate.index === item.rejected_index ? "rejected" : "";
+  const side = candidate.index === item.chosen_index ? "chosen" : candidate.index === item.rejected_index ? "rejected" : item.table === "bt_pairs" ? "beside" : "";
   const drags = {};
   for (const { name, x, y } of candidate.points) {
     const node = el("div", { class: `marker c${number % COLOURS} ${side}`, title: `${number + 1}: ${candidate.action} (${round(x)}, ${round(y)})`,
@@ -67,7 +68,7 @@ function markCandidate(here, item, candidate, number) {
     if (name === "start_point" || name === "end_point") drags[name] = { x, y };
   }
   if (drags.start_point && drags.end_point) {
-    const node = el("div", { class: `drag c${number % COLOURS}`, data: { index: candidate.index } });
+    const node = el("div", { class: `drag c${number % COLOURS} ${side}`, data: { index: candidate.index } });
     here.box.append(node);
     here.marks.push({ node, ...drags.start_point, to: drags.end_point });
   }
@@ -102,7 +103,8 @@ function place() {
 function fit() {
   if (view === null) return;
   const { clientWidth, clientHeight } = view.box;
-  view.scale = Math.min(clientWidth / view.width, clientHeight / view.height, 3) || 1;
+  const room = (size) => Math.max(size - 2 * MARGIN, 1);
+  view.scale = Math.min(room(clientWidth) / view.width, room(clientHeight) / view.height, 3);
   view.x = (clientWidth - view.width * view.scale) / 2;
   view.y = (clientHeight - view.height * view.scale) / 2;
   view.fitted = true;
