@@ -55,7 +55,8 @@ function placeOf(item, verdict, index) {
 function say(item, verdict, index = null) {
   const before = noteOf(item);
   const undo = [[item.id, notes.get(item.id)], [item.label_id ?? item.id, notes.get(item.label_id ?? item.id)]];
-  if (before !== null) notes.delete(before === notes.get(item.id) ? item.id : item.label_id);
+  if (before !== null && before !== notes.get(item.id)) notes.delete(item.label_id);
+  notes.delete(item.id);
   const text = before?.note ?? "";
   if (verdict !== null) write(placeOf(item, verdict, index), verdict, index, text);
   else if (text !== "") write(item.id, "note", null, text);
