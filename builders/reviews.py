@@ -1,5 +1,5 @@
-"""What people said of rows: what they drop goes to exclusions, what they keep leaves quarantine, and where they say which
-candidate of a label is the better one, training rows follow it."""
+"""What people said of rows: what they drop goes to exclusions, what they keep leaves quarantine, and where they name a
+better candidate than a label does, training rows follow it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Reviews:
     """What was said of each item. ``verdict`` and ``met`` are told every id that could have been reviewed, and in the
     end `account` says what became of every review.
 
-    ``records`` hold ``row`` (a `review/1`), ``source``, ``line`` and ``declared``; ``elsewhere`` are those of items that
-    stand in several buckets and are accounted for in another one.
+    ``records`` hold ``row`` (a `review/1`), ``source``, ``line`` and ``declared``; ``elsewhere`` are those of items
+    that stand in several buckets and are accounted for in another one.
     """
 
     def __init__(self, records: Iterable[Row], elsewhere: Iterable[Row] = ()) -> None:
@@ -76,7 +76,8 @@ class Reviews:
         that say something impossible, and what. Of an item the newest verdict counts, and every note."""
         for item_id, records in sorted(self._counted.items()):
             table = self._tables.get(item_id)
-            taken, standing = 0, []
+            taken = 0
+            standing: list[Row] = []
             for record in records:
                 if standing and _age(standing[-1]["row"]) == _age(record["row"]):
                     self._leave_out(ledger, record, "duplicate_record")

@@ -18,7 +18,7 @@ from action_reward_models.schemas.arrow import Images
 from action_reward_models.schemas.validate import for_schema
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SOURCE_RECORDS = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values(), "review/1"}
+SOURCE_RECORDS = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values()}
 ROWS = sorted({f"{folder.name}/1" for folder in EXAMPLES.iterdir()} - SOURCE_RECORDS)
 PICTURES = {f"sha256:{hashlib.sha256(data).hexdigest()}": data for data in (b"picture", b"second")}
 MODES: tuple[Images, ...] = ("embed", "reference")

@@ -28,7 +28,7 @@ GOLDEN = {
     "actor_sft/teacher": "fbc5d89d762d60a0dc4a95c005b021f0224949b9908fa58d6fec019c07739459",
     "reserve/no_loser": "f1698e8cdff5e03754110c6ad30b821b346435470c64b6cff10857664e725fe3",
     "bench_item/two_options": "4fb48a61978fd6a06f7de1e6dfed15176d1ca03f6aee539d900edc5edfcb419e",
-    "review/relabel": "5b88f10e8f66ba56ed3196ad592400c78a265b965eb74753c5f9018e861f9d52",
+    "applied_review/relabel": "7de2c97c64b54a0ecb53e9112434e20b537940fea84c98728fc40d251b35c6aa",
     "exclusion/dropped": "7a3b41648cf09daaba19549d0f6fb2768cd435ae52f9dc2da8dd21d9de492b2a",
     "eval_prediction/scores": "2c7384806d099d29b721cce793af53d81fa650e242b2884ac6f69e8a65cead3d",
     "eval_report/whole": "e202b60d4184a44e51c77c0d9d80fe8cf19547d8b7710a607862fbcc859a1002",
@@ -37,6 +37,7 @@ PROVENANCE = {
     "state/1": ["source"],
     "candidate_set/1": ["source"],
     "teacher_label/1": ["source"],
+    "applied_review/1": ["source"],
     "exclusion/1": ["detail"],
 }
 
@@ -95,7 +96,7 @@ def test_golden(case: str) -> None:
 
 
 def test_every_row_schema_has_a_golden_digest() -> None:
-    records = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values(), "review/1"}
+    records = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values()}
     assert {schema_of(case) for case in GOLDEN} == {f"{folder.name}/1" for folder in EXAMPLES.iterdir()} - records
     assert set(store.TABLES.values()) <= {schema_of(case) for case in GOLDEN}
     assert len(set(GOLDEN.values())) == len(GOLDEN)
@@ -182,7 +183,7 @@ def test_one_number_has_one_form(case: str) -> None:
         assert len(zeros) == 1, place
         if is_kind(node, "number"):
             assert digest(case, changed(row, place, 0.1 + 0.2)) != digest(case, changed(row, place, 0.3))
-    assert numbers or schema_of(case) in {"review/1", "exclusion/1", "actor_sft/1", "reserve/1"}
+    assert numbers or schema_of(case) in {"applied_review/1", "exclusion/1", "actor_sft/1", "reserve/1"}
 
 
 def test_a_whole_number_in_text_is_another_value() -> None:
@@ -208,22 +209,22 @@ def test_null_and_empty_are_two() -> None:
 
 
 def test_text_is_digested_as_it_is() -> None:
-    row = row_of("review/relabel")
+    row = row_of("applied_review/relabel")
     notes = ["é", "e\u0301", "É", " é", "é ", "é\n", "é\r\n", "\ufeffé", "é\x00"]
-    assert len({digest("review/x", row | {"note": note}) for note in notes}) == len(notes)
+    assert len({digest("applied_review/x", row | {"note": note}) for note in notes}) == len(notes)
 
 
 def test_what_json_cannot_hold_is_refused() -> None:
-    row = row_of("review/relabel")
+    row = row_of("applied_review/relabel")
     for value in ("\ud800", b"x", {1}, 2**64):
         with pytest.raises(TypeError):
-            digest("review/x", row | {"note": value})
+            digest("applied_review/x", row | {"note": value})
 
 
 def test_provenance_fields() -> None:
     assert digests.for_schema("state/1").provenance == ["source"]
     assert digests.for_schema("exclusion/1").provenance == ["detail"]
-    assert digests.for_schema("review/1").provenance == []
+    assert digests.for_schema("applied_review/1").provenance == ["source"]
 
 
 def test_combine_forgets_the_order_but_counts() -> None:

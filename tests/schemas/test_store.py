@@ -26,8 +26,8 @@ ANY_SHAPE = {  # what others wrote: further keys are kept, not refused
 }
 # One file each, with maps whose keys are names; no rows.
 DOCUMENTS = {"registry/1", "manifest/1", "prompt_template/1", "recipe/1", "model_manifest/1", "lock/1", "plan/1"}
-# What importers read: their records are somebody else's, but for reviews and rows of our own tables.
-SOURCE_RECORDS = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values(), "review/1"}
+# What importers read: their records are somebody else's, but for rows of our own tables.
+SOURCE_RECORDS = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values()}
 ROWS = sorted(set(NAMES) - DOCUMENTS - SOURCE_RECORDS)
 # Patterns that end in "$" and match one length only: with that maxLength, no newline can follow.
 ONE_LENGTH = {

@@ -55,7 +55,7 @@ def test_verdicts_that_are_none_are_named(toy: Toy) -> None:
         build(toy, verdict("a__t0"), *broken)
     said = [str(issue) for issue in caught.value.issues]
     assert said[:-1] == [
-        "review.jsonl:2 $.verdict is \"maybe\", not one of keep, drop, relabel",
+        "review.jsonl:2 $.verdict is \"maybe\", not one of keep, drop, relabel, note",
         'review.jsonl:3 $.time is "2026-05-01", does not match '
         "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
         "review.jsonl:4 $.reviewer is empty",
