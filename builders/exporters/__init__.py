@@ -8,13 +8,14 @@ from pathlib import Path
 
 from ...schemas.built import BuiltTables
 from ...schemas.errors import ArmError, UsageError
-from . import first_release
+from . import first_release, llamafactory
 from .types import Exported, Exporter
 
 __all__ = ["EXPORTERS", "Exported", "Exporter", "export"]
 
 EXPORTERS: Mapping[str, Exporter] = {
     "first_release": first_release.export,
+    "llamafactory": llamafactory.export,
 }
 
 
