@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..schemas.errors import ArmError
-from . import audits, blocks, facts, figures, origins, pairs, rows, text
+from . import audits, blocks, facts, figures, origins, pairs, people, rows, text
 from .front_matter import KEYS, TAGS, dump, front_matter
 from .limits import limits
 from .words import FACTS, NEGATIVES, PREFERENCES, PURPOSES, ROWS
@@ -162,6 +162,7 @@ def _context(manifest: facts.Manifest) -> dict[str, Any]:
         "label_rule": identity["parameters"].get("labels", {}),
         "slots": facts.slots(manifest),
         "selection": identity["parameters"].get("selection_sft"),
+        "people": people.of(manifest),
         "pairs_how": pairs.how(manifest),
         "one_origin": facts.one_origin(manifest),
         "set_sizes": rows.histogram(manifest, "set_size"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import sqrt
 
+from ..schemas.store import UNSPLIT
 from .facts import (
     LEARNED,
     Manifest,
@@ -18,6 +19,7 @@ from .facts import (
     stage,
     statistic,
 )
+from .people import looked_at, replaced
 from .rows import counted
 from .text import Markdown, code, listed, plural, share
 
@@ -116,7 +118,7 @@ def _position(manifest: Manifest) -> Iterator[str]:
 def _validation(manifest: Manifest) -> Iterator[str]:
     tables = published(manifest)
     if not any("validation" in table["splits"] for name, table in tables.items() if name != "bench_items"):
-        if set(tables) != {"bench_items", "exclusions"} and set(tables) != {"bench_items"}:
+        if set(tables) - set(UNSPLIT) != {"bench_items"}:
             yield "**There is no validation split.** Whoever tunes on this data has to hold out task groups first."
         return
     training = [name for name in LEARNED if name in tables]
@@ -236,9 +238,14 @@ def _licences(manifest: Manifest) -> Iterator[str]:
 
 
 def _unchecked(manifest: Manifest) -> Iterator[str]:
-    reviewed = stage(manifest, "reviews")["out"]
+    reviewed, picks = looked_at(manifest), replaced(manifest)
     if reviewed:
-        yield f"**Reviewed in part.** People looked at {plural(reviewed, 'item')} and at nothing else here."
+        theirs = (
+            f" Where rows follow a label, {plural(picks, 'pick')} {'is' if picks == 1 else 'are'} theirs and not the "
+            "teacher's: `reviews` says which."
+        )
+        said = f"**Reviewed in part.** People looked at {plural(reviewed, 'item')} and at nothing else here."
+        yield said + (theirs if picks else "")
     missing = [] if reviewed else ["a person's review of labels, prompts and screenshots"]
     searched = "secrets" in manifest["identity"]["parameters"].get("gates", {})
     missing.append(f"a search for personal data or secrets in {'' if searched else 'texts and '}screenshots")

@@ -61,6 +61,8 @@ def content_rows(manifest: Manifest) -> list[Row]:
         own = ID_FIELDS.get(name)
         others = [f for other, f in ID_FIELDS.items() if other in names and f != own and f in schema["properties"]]
         links = listed([code(f) for f in others]) if others else Markdown("–")
+        if name == "reviews":
+            links = Markdown("`item_id`, which is an id of the table that `item_table` names")
         rows.append([code(name), schema["description"], code(own) if own else Markdown("–"), links])
     return rows
 

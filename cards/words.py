@@ -76,6 +76,14 @@ REASONS: Mapping[str, str] = {
     "no_item": "nothing here has the id that was reviewed",
 }
 
+# What a person said of an item -> what was done with it.
+VERDICTS: Mapping[str, str] = {
+    "keep": "is used; a comparison in quarantine became a pair, where nothing else was against it",
+    "drop": "was left out",
+    "relabel": "has a wrong pick: another one was named, or it waits in quarantine",
+    "note": "has a note, and nothing was done",
+}
+
 # A picture's reasons: one of them is also a label's.
 _PICTURES: Mapping[str, str] = {
     "empty": "the screenshot is empty",

@@ -18,7 +18,7 @@ from action_reward_models.builders.spec import (
 )
 from action_reward_models.cards.dataset import problems, render
 from action_reward_models.cards.figures import figures
-from action_reward_models.schemas.store import TABLES
+from action_reward_models.schemas.store import TABLES, UNSPLIT
 from action_reward_models.tests.builders.conftest import Toy
 
 ROWS = [name for name in TABLES if name not in ("exclusions", "states", "candidate_sets", "teacher_labels")]
@@ -50,7 +50,7 @@ class Made:
         )
         spec = toy.spec(
             sources=(*toy.sources(), *more),
-            tables=tuple(name for name in TABLES if name != "exclusions"),
+            tables=tuple(name for name in TABLES if name not in UNSPLIT),
             images=dict.fromkeys(("states", *ROWS), "embed"),
             pairs=PairSpec(
                 PromptSpec("scalar/1"), origins=("selection", "scores"), max_pairs_per_state=5,
@@ -97,7 +97,9 @@ def test_the_card_says_what_they_are(made: Made) -> None:
         "| `item_id` | – |",
         "**Scores are estimates**",
         "**`bench_items` are for evaluation.**",
-        "**Reviewed in part.** People looked at 1 item",
+        "**Reviewed in part.** People looked at 1 item and at nothing else here.\n",
+        "## What people said\n\nPeople looked at 1 item: 1 of `states`.",
+        "`reviews` and `exclusions` have one split, `train`",
         "Of two scored candidates of one set the higher one is chosen where the scores differ by more than `0.1`; "
         "the best against the worst comes first; of a set, as many are kept as its picked candidate gives.",
         "At most 5 pairs per state are kept.",
