@@ -20,12 +20,12 @@ _COUNTS = ("added", "removed", "changed", "moved_in", "moved_out", "unchanged")
 
 
 def show(diff: Diff) -> None:
-    """Print what differs: rows per table and split, label flips, examples of changed rows, facts, the card."""
+    """Print what differs: rows, label flips, picks replaced by a review, examples of changed rows, facts, the card."""
     if diff.empty:
         _say("nothing differs")
         return
     _tables(diff.tables.values())
-    if diff.flips.total:
+    if diff.flips.total or diff.answers.total:
         _flips(diff)
     if diff.before:
         for table in diff.tables.values():
@@ -51,10 +51,17 @@ def _tables(tables: Iterable[TableDiff]) -> None:
 
 
 def _flips(diff: Diff) -> None:
-    _say(f"{_count(diff.flips.total, 'label flip')} (candidates count from 0):")
+    if diff.flips.total:
+        _say(f"{_count(diff.flips.total, 'label flip')} (candidates count from 0):")
     for flip in diff.flips.first[:MAX_FLIPS]:
         _say(f"  {_line(flip.label_id)}: {_flip(flip)}")
     _more(diff.flips.total - MAX_FLIPS)
+    if diff.answers.total:
+        _say(f"{_count(diff.answers.total, 'pick')} replaced by a review (candidates count from 0):")
+    for answer in diff.answers.first[:MAX_FLIPS]:
+        before, after = ("none" if index is None else index for index in (answer.before, answer.after))
+        _say(f"  {_line(answer.label_id)}: {before} -> {after}")
+    _more(diff.answers.total - MAX_FLIPS)
     for table in diff.tables.values():
         if (follows := table.follows) is None:
             continue

@@ -7,12 +7,13 @@ from typing import Any
 
 from ...schemas.errors import ArmError
 from ...schemas.store import ID_FIELDS, TABLES
+from .answers import answers
 from .card import card_diff
 from .exclusions import compare_bags
 from .facts import facts
 from .files import DataFile
 from .flips import Flips
-from .model import MAX_LISTED, Counts, Diff, End, Listed, TableDiff
+from .model import MAX_LISTED, Answer, Counts, Diff, End, Listed, TableDiff
 from .rows import Step, TableRows
 from .side import Progress, Side
 
@@ -46,6 +47,13 @@ def compare(
         if side:
             side.trusted = frozenset(same)
     flips = Flips(limit)
+    replaced: Listed[Answer] = Listed(limit)
+    if before:
+        picks = answers(
+            *(_own_files("reviews", side, entries) for side, entries in zip((before, after), tables, strict=True))
+        )
+        replaced.add(picks, len(picks))
+        flips.follow([pick.label_id for pick in picks])
     found: dict[str, TableDiff] = {}
     for name in names:
         old, new = (entries.get(name) for entries in tables)
@@ -59,6 +67,7 @@ def compare(
         after=_end(after),
         tables=found,
         flips=flips.listed,
+        answers=replaced,
         facts=facts(manifest, after.manifest),
         card=card_diff(before.card if before else None, after.card),
     )
@@ -175,13 +184,15 @@ def _files(side: Side, table: Table) -> list[DataFile]:
     ]
 
 
+def _own_files(name: str, side: Side, tables: Mapping[str, Table]) -> list[DataFile]:
+    """The files of a table, none where it has rows of another schema."""
+    table = tables.get(name)
+    return _files(side, table) if table and table["schema"] == TABLES[name] else []
+
+
 def _candidate_files(before: Side, after: Side) -> Iterator[list[DataFile]]:
     """The files of `candidate_sets` of both sides; what both have is read where it lies on this machine."""
-    tables = [_tables(side.manifest).get("candidate_sets") for side in (before, after)]
-    files = [
-        _files(side, table) if table and table["schema"] == TABLES["candidate_sets"] else []
-        for side, table in zip((before, after), tables, strict=True)
-    ]
+    files = [_own_files("candidate_sets", side, _tables(side.manifest)) for side in (before, after)]
     preferred = files[::-1] if after.is_local or not before.is_local else files
     shared = {file.content: file for side in reversed(preferred) for file in side}
     yield from ([shared[file.content] for file in side] for side in files)

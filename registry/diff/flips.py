@@ -46,8 +46,13 @@ class Flips:
         self._ids += ids
         self._known = None
 
+    def follow(self, label_ids: Sequence[str]) -> None:
+        """Rows of these labels follow from something, too, though the labels are as they were."""
+        self._ids += label_ids
+        self._known = None
+
     def count(self, label_ids: pa.Array | pa.ChunkedArray) -> int:
-        """How many of ``label_ids`` are those of flipped labels."""
+        """How many of ``label_ids`` are those of flipped labels, or of others that rows follow from."""
         import pyarrow.compute as pc
 
         if not self._ids:

@@ -82,6 +82,15 @@ class Flip:
     after: Verdict
 
 
+@dataclass(frozen=True)
+class Answer:
+    """One label of which a review changed the pick that training rows follow; candidates count from 0, null is none."""
+
+    label_id: str
+    before: int | None
+    after: int | None
+
+
 @dataclass
 class Counts:
     """Rows of one split. ``moved_in`` and ``moved_out`` are in both versions, in different splits."""
@@ -96,7 +105,8 @@ class Counts:
 
 @dataclass
 class Follows:
-    """Rows of a training table whose label flipped, of those that are added, removed or changed (or moved)."""
+    """Rows of a training table whose label flipped, or whose pick a review replaced, of those that are added, removed
+    or changed (or moved)."""
 
     added: int = 0
     removed: int = 0
@@ -210,6 +220,7 @@ class Diff:
     after: End
     tables: Mapping[str, TableDiff]
     flips: Listed[Flip]
+    answers: Listed[Answer]
     facts: Facts
     card: CardDiff
 
@@ -228,6 +239,7 @@ class Diff:
             "empty": self.empty,
             "tables": {name: table.to_json() for name, table in self.tables.items()},
             "label_flips": self.flips.to_json(),
+            "picks_replaced": self.answers.to_json(),
             **asdict(self.facts),
             "card": asdict(self.card),
         }

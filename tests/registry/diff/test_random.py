@@ -29,9 +29,9 @@ def expected(table: str, before: list[Row], after: list[Row]) -> dict[str, Any]:
     fields: Counter[str] = Counter()
     changed, moved = {}, {}
     for row_id in old.keys() - new.keys():
-        counts[old[row_id]["split"]]["removed"] += 1
+        counts[_split(old[row_id])]["removed"] += 1
     for row_id in new.keys() - old.keys():
-        counts[new[row_id]["split"]]["added"] += 1
+        counts[_split(new[row_id])]["added"] += 1
     for row_id in old.keys() & new.keys():
         a, b = old[row_id], new[row_id]
         differing = sorted(
@@ -40,17 +40,21 @@ def expected(table: str, before: list[Row], after: list[Row]) -> dict[str, Any]:
             if name not in codec.provenance and _canonical(name, node, a) != _canonical(name, node, b)
         )
         assert bool(differing) == (codec.digest(a) != codec.digest(b))
-        if a["split"] != b["split"]:
-            counts[a["split"]]["moved_out"] += 1
-            counts[b["split"]]["moved_in"] += 1
-            moved[row_id] = (a["split"], b["split"], [name for name in differing if name != "split"])
+        if _split(a) != _split(b):
+            counts[_split(a)]["moved_out"] += 1
+            counts[_split(b)]["moved_in"] += 1
+            moved[row_id] = (_split(a), _split(b), [name for name in differing if name != "split"])
         elif differing:
-            counts[a["split"]]["changed"] += 1
+            counts[_split(a)]["changed"] += 1
             fields.update(differing)
             changed[row_id] = differing
         else:
-            counts[a["split"]]["unchanged"] += 1
+            counts[_split(a)]["unchanged"] += 1
     return {"counts": counts, "fields": fields, "changed": changed, "moved": moved}
+
+
+def _split(row: Row) -> str:
+    return str(row.get("split", "train"))
 
 
 def _canonical(name: str, node: Any, row: Row) -> bytes:
@@ -77,6 +81,21 @@ def compared(before: Path, after: Path, limit: int = 1000) -> Diff:
         return compare(old, new, limit=limit)
 
 
+def answered(before: Tables, after: Tables) -> dict[str, tuple[int | None, int | None]]:
+    """Label -> the pick that rows followed, and the one they follow now, where a review made it another."""
+    sides = [
+        {row["item_id"]: row for row in side["reviews"] if row["selected_index"] is not None}
+        for side in (before, after)
+    ]
+    found = {}
+    for label_id in {*sides[0], *sides[1]}:
+        known = next(side[label_id] for side in sides if label_id in side)
+        was, now = (side[label_id]["selected_index"] if label_id in side else known["previous_index"] for side in sides)
+        if was != now:
+            found[label_id] = (was, now)
+    return found
+
+
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(n, marks=pytest.mark.slow) for n in range(5, 40))])
 def test_random_tables(seed: int, tmp_path: Path) -> None:
     """Any cut into shards and row groups, any order, pictures embedded or referenced."""
@@ -86,6 +105,7 @@ def test_random_tables(seed: int, tmp_path: Path) -> None:
     for label in after["teacher_labels"]:  # those that the training rows come from flip more often
         if label["label_id"].removeprefix("teacher_labels-") in "0246":
             label["status"] = draw.choice(["ok", "error"])
+    after["reviews"] = list({review["item_id"]: review for review in after["reviews"]}.values())
 
     def write(name: str, tables: Tables) -> Path:
         shards, group = draw.choice([1, 3, 3, 5]), draw.choice([2, 7, 100])
@@ -103,6 +123,8 @@ def test_random_tables(seed: int, tmp_path: Path) -> None:
     }
     assert {flip.label_id for flip in diff.flips.first} == flipped
     assert diff.flips.total == len(flipped)
+    assert {answer.label_id: (answer.before, answer.after) for answer in diff.answers.first} == answered(before, after)
+    follow = flipped | set(answered(before, after))
     for table in ("selection_sft", "bt_pairs"):
         known = expected(table, before[table], after[table])
         old, new = ({row[ID_FIELDS[table]]: row["label_id"] for row in t[table]} for t in (before, after))
@@ -112,9 +134,9 @@ def test_random_tables(seed: int, tmp_path: Path) -> None:
             assert old == new
             assert not differing
             continue
-        assert follows.changed == sum(new[row] in flipped for row in differing)
-        assert follows.added == sum(new[row] in flipped for row in new.keys() - old.keys())
-        assert follows.removed == sum(old[row] in flipped for row in old.keys() - new.keys())
+        assert follows.changed == sum(new[row] in follow for row in differing)
+        assert follows.added == sum(new[row] in follow for row in new.keys() - old.keys())
+        assert follows.removed == sum(old[row] in follow for row in old.keys() - new.keys())
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -54,6 +54,8 @@ def row(table: str, number: int, draw: random.Random) -> Row:
         made["label_id"] = f"teacher_labels-{number % 7}"
     if table == "teacher_labels":
         made["set_id"] = f"candidate_sets-{number % 5}"
+    if table == "reviews":
+        made["item_id"] = f"teacher_labels-{number}"
     if "split" in made:
         made["split"] = draw.choice(["train", "train", "validation"])
     return made
