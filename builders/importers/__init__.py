@@ -63,6 +63,7 @@ IMPORTERS: Mapping[tuple[str, str], Importer] = {
     ),
     ("pointwise_scores", "agentrm"): StateImporter("agentrm_sample/1", agentrm.rows, yields=("pointwise_scores",)),
     ("reviews", "review"): StateImporter("review/1", review.verdict, yields=("reviews",)),
+    ("reviews", "table"): StateImporter("table_review/1", review.verdict, yields=("reviews",)),
     ("states", "first_release"): StateImporter("first_release_state/1", first_release.states),
     ("states", "table"): StateImporter("table_state/1", tables.states),
     ("candidate_sets", "first_release"): RowImporter("first_release_candidates/1", first_release.candidate_set),

@@ -1,4 +1,4 @@
-"""`review.jsonl`: what people said of rows, one verdict a line."""
+"""`review.jsonl`: what people said of rows, one verdict a line; and the table `reviews` of another build."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ from .types import Context, ImportedRow
 
 
 def verdict(record: dict[str, Any], context: Context) -> Iterator[ImportedRow]:
-    """Yield the verdict as it is, with an index that says null where it is absent."""
-    yield ImportedRow("reviews", {**record, "selected_index": record.get("selected_index")})
+    """Yield what was said as it is, with an index that says null where it is absent."""
+    said = {name: value for name, value in record.items() if name != "review_id"}  # which is made of the others
+    yield ImportedRow("reviews", {**said, "selected_index": said.get("selected_index")})

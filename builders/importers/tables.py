@@ -31,6 +31,8 @@ _LABEL = (
     *("selected_index", "status", "reasoning", "reply", "usage_json", "batch_id", "custom_id", "source_record_json"),
 )
 
+_REVIEW = ("review_id", "item_id", "verdict", "selected_index", "note", "reviewer", "time")
+
 
 # -- rows of tables -> records -----------------------------------------------------------------------------------------
 
@@ -59,6 +61,11 @@ def _ready_record(row: Row, picture: Callable[[str], bytes]) -> Row:
     return {**left, **messages, "images": [_data_url(picture(reference)) for reference in row["images"]]}
 
 
+def _review_record(row: Row, _: Callable[[str], bytes]) -> Row:
+    """What was said; what it led to follows from the labels, and is found again."""
+    return {name: row[name] for name in _REVIEW}
+
+
 # Table -> function from (row, bytes of a picture by its reference) to the record.
 RECORDS: Mapping[str, Callable[[Row, Callable[[str], bytes]], Row]] = {
     "states": _state_record,
@@ -67,6 +74,7 @@ RECORDS: Mapping[str, Callable[[Row, Callable[[str], bytes]], Row]] = {
     "selection_sft": _ready_record,
     "bt_pairs": _ready_record,
     "pointwise_scores": _ready_record,
+    "reviews": _review_record,
 }
 
 
