@@ -19,6 +19,8 @@ _SHOWN = 5  # ids of rows that are not expressed, for one reason
     epilog=output.examples(
         "arm export first_release action-reward-models-data exported",
         "arm export first_release build/action-reward-models-data exported-too --json",
+        "arm export llamafactory action-reward-models-data for-llamafactory",
+        "arm export trl action-reward-models-data for-trl",
     ),
 )
 @click.argument("fmt", metavar="FORMAT")
@@ -28,10 +30,18 @@ _SHOWN = 5  # ids of rows that are not expressed, for one reason
 def command(fmt: str, build: str, out: Path, as_json: bool) -> None:
     """Write BUILD (a built directory, or a dataset of ./registry.yaml by its name) as FORMAT into the folder OUT.
 
-    FORMAT is `first_release`: states_full.jsonl, candidates_merged.jsonl, labels_drawlevel.jsonl and state_images/*.
-    Records of that format which a build kept come back equal, field by field, in another order; its exclusions do not.
-    Rows that the format cannot express are named with the reason, facts that it has no field for are counted. OUT
-    must not be there, or be empty. Exit status 0 also where rows could not be expressed; --json has `complete`.
+    \b
+    first_release       states, candidates, labels and screenshots of the first release; training rows that came
+                        ready-made. What a build kept comes back equal, field by field, in another order.
+    first_release_rows  its files of training rows: ShareGPT messages of selections, pairs for the scalar model.
+    llamafactory        a folder that LLaMA-Factory trains from: train and validation of stages sft and rm, recipes.
+    trl                 datasets that TRL's SFTTrainer and RewardTrainer take as they are, one for each table.
+    openai_finetuning   JSON Lines of the selector for OpenAI's fine-tuning, within the limits of the service.
+
+    docs/exports.md says of each which tables it holds, what has no place in it, and how training is started. Rows that
+    the format cannot express are named with the reason, facts that it has no field for are counted; exclusions stay
+    behind. OUT must not be there, or be empty. Exit status 0 also where rows could not be expressed; --json has
+    `complete`.
     """
     from ..builders.exporters import export
 

@@ -8,14 +8,17 @@ from pathlib import Path
 
 from ...schemas.built import BuiltTables
 from ...schemas.errors import ArmError, UsageError
-from . import first_release, llamafactory
+from . import first_release, first_release_rows, llamafactory, openai_finetuning, trl
 from .types import Exported, Exporter
 
 __all__ = ["EXPORTERS", "Exported", "Exporter", "export"]
 
 EXPORTERS: Mapping[str, Exporter] = {
     "first_release": first_release.export,
+    "first_release_rows": first_release_rows.export,
     "llamafactory": llamafactory.export,
+    "trl": trl.export,
+    "openai_finetuning": openai_finetuning.export,
 }
 
 

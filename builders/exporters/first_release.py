@@ -1,4 +1,6 @@
-"""The files of the first public release: states_full, candidates_merged, labels_drawlevel, state_images/*.
+"""The files of the first public release: states_full, candidates_merged, labels_drawlevel, state_images/*, and those
+of training rows that came ready-made (`first_release_rows`). Other training rows are made of these files again by a
+build, with their ids and their split; beside them they would be taken for ready-made ones.
 
 A record comes back as it was read, whichever order the records stood in. What the format allows to be absent and the
 tables hold as null is written as null (`demo_action`, `temperature`) or, for a label's reasoning, as ""; a constant
@@ -21,10 +23,12 @@ from ...schemas.errors import UsageError
 from ...schemas.images import sniff
 from ..importers.pictures import PictureError, inside
 from ..ledger import Row
+from . import first_release_rows, training
 from .types import Exported
 
 STATES, SETS, LABELS = "states_full.jsonl", "candidates_merged.jsonl", "labels_drawlevel.jsonl"
-_TAKEN = {STATES, SETS, LABELS, "labels.jsonl", "planted.json"}  # no picture may stand for one of them
+# No picture may stand for one of them, nor in their folders.
+_TAKEN = {STATES, SETS, LABELS, "labels.jsonl", "planted.json", "selection_sft", "scalar_rm"}
 _ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
 _FOLDER = "state_images"
 # What the system says of a path that no file can have beside those that are there.
@@ -32,10 +36,17 @@ _NO_PLACE = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errn
 
 
 def export(tables: BuiltTables, out: Path, exported: Exported) -> None:
-    """Write the release's files into ``out``. Raises UsageError for a build without the table states."""
-    if not tables.has("states"):
-        raise UsageError("publishes no table states, which the format starts from", where=str(tables.folder))
-    _Export(tables, out, exported).run()
+    """Write the release's files into ``out``. Raises UsageError for a build without anything to start from."""
+    if not any(map(tables.has, ("states", "selection_sft", "bt_pairs"))):
+        message = "publishes no table states, which the format starts from, nor ready-made rows"
+        raise UsageError(message, where=str(tables.folder))
+    if tables.has("states"):
+        _Export(tables, out, exported).run()
+    made = first_release_rows.write_ready(tables, out, exported)
+    if told := " and ".join(f"{rows:,} rows of {table}" for table, rows in made.items() if rows):
+        again = "where their labels are, a build makes them again; `arm export first_release_rows` writes them"
+        exported.notes.append(f"{told} are not written: {again}")
+    training.no_place(exported, tables, ("selection_sft", "bt_pairs"))
 
 
 class _Export:
@@ -57,7 +68,7 @@ class _Export:
         self._write(STATES, "states", lambda row: self._state(row, shown), keep)
         self._write(SETS, "candidate_sets", self._set)
         self._write(LABELS, "teacher_labels", self._label)
-        self.exported.pictures = len(self.written)
+        self.exported.pictures += len(self.written)
         places = {path.relative_to(self.out).as_posix() for path in self.written}
         if missing := sum(Path(name).as_posix() not in places for name in self.named):
             message = "the build has only the newest screenshot of each state"
