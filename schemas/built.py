@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from .validate import for_schema
 Row = dict[str, Any]
 Keep = Callable[[str, bytes], object]
 _BATCH = 16  # rows; pictures make rows large
+_LIGHT_BATCH = 1024  # rows of which a few columns are read
 
 
 @dataclass(frozen=True)
@@ -43,29 +44,36 @@ class BuiltTables:
         Raises ArmError for a table of another version of its schema, and for a file that is missing, damaged or holds
         other rows than its schema allows.
         """
+        return self._read(table, lambda path, schema: _checked(built_rows(path, schema, keep), table))
+
+    def columns(self, table: str, names: Collection[str]) -> Iterator[Row]:
+        """Yield these columns of every row of a table, and read no other; their values are not checked."""
+        return self._read(table, lambda path, _: _columns(path, list(names)))
+
+    def some(self, table: str, column: str, wanted: Container[str], keep: Keep = lambda *_: None) -> Iterator[Row]:
+        """Yield the rows whose ``column`` is one of ``wanted``, like `rows`; row groups with none are not read."""
+        return self._read(table, lambda path, schema: _checked(_some(path, schema, column, wanted, keep), table))
+
+    def _read(self, table: str, rows: Callable[[Path, str], Iterator[Row]]) -> Iterator[Row]:
+        """What ``rows`` yields of each file of a table; what is wrong with a file names it."""
         import pyarrow as pa
 
         entry = self.identity["tables"][table]
-        schema = TABLES[table]
+        schema, before = TABLES[table], 0
         if entry["schema"] != schema:
             raise ArmError(f"{table} is {entry['schema']}, and this version knows {schema}", where=str(self.folder))
-        validator, done = for_schema(schema), 0
-        for part in entry["splits"].values():
-            for file in part["files"]:
-                try:
-                    path = self._file(file["path"])
-                    for row in built_rows(path, schema, keep):
-                        if not validator.is_valid(row):
-                            where, message = validator.problems(row)[0]
-                            raise ArmError(f"row {row.get(ID_FIELDS.get(table, ''))!r} {where} {message}")
-                        yield row
-                        done += 1
-                        self.progress(self.doing, done, entry["rows"])
-                except (ArmError, OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-                    told = error.message if isinstance(error, ArmError) else f"cannot be read: {error}"
-                    raise ArmError(
-                        told, where=str(self.folder / file["path"]), next_command=f"arm validate {self.folder}"
-                    ) from error
+        for file in (file for part in entry["splits"].values() for file in part["files"]):
+            try:
+                for done, row in enumerate(rows(self._file(file["path"]), schema), before + 1):
+                    yield row
+                    self.progress(self.doing, done, entry["rows"])
+            except (ArmError, OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+                told = error.message if isinstance(error, ArmError) else f"cannot be read: {error}"
+                raise ArmError(
+                    told, where=str(self.folder / file["path"]), next_command=f"arm validate {self.folder}"
+                ) from error
+            before += file["rows"]
+            self.progress(self.doing, before, entry["rows"])
 
     def _file(self, name: str) -> Path:
         path = self.folder / name
@@ -83,15 +91,63 @@ def built_rows(path: Path, schema_name: str, keep: Keep = lambda *_: None) -> It
     import pyarrow.parquet as pq
 
     refuse_expanding(path)
-    pictures = arrow.image_columns(schema_name)
     # Pages are read as they are needed, one column after another: a row group with its copies would be 100 MB more.
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
         for batch in file.iter_batches(_BATCH, use_threads=False):
-            for row in batch.to_pylist():
-                for column, many in pictures.items():
-                    value = row[column]
-                    row[column] = [_reference(v, keep) for v in value] if many else _reference(value, keep)
-                yield row
+            yield from _json_rows(batch.to_pylist(), schema_name, keep)
+
+
+def _some(path: Path, schema_name: str, column: str, wanted: Container[str], keep: Keep) -> Iterator[Row]:
+    """The rows of one file whose ``column`` is one of ``wanted``. Only they become Python objects."""
+    import pyarrow.parquet as pq
+
+    refuse_expanding(path, [column])
+    hits: dict[int, list[int]] = {}  # row group -> places in it
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
+        for group in range(file.num_row_groups):
+            values = file.read_row_group(group, columns=[column], use_threads=False).column(column).to_pylist()
+            if places := [place for place, value in enumerate(values) if value in wanted]:
+                hits[group] = places
+        if hits:
+            refuse_expanding(path)
+        for group, places in hits.items():
+            start = 0
+            for batch in file.iter_batches(_BATCH, row_groups=[group], use_threads=False):
+                here = [place - start for place in places if start <= place < start + batch.num_rows]
+                for place in here:
+                    yield from _json_rows(batch.slice(place, 1).to_pylist(), schema_name, keep)
+                start += batch.num_rows
+
+
+def _columns(path: Path, names: list[str]) -> Iterator[Row]:
+    import pyarrow.parquet as pq
+
+    refuse_expanding(path, names)
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
+        if missing := set(names) - set(file.schema_arrow.names):
+            raise ValueError(f"it has no column {sorted(missing)[0]}")
+        for batch in file.iter_batches(_LIGHT_BATCH, columns=names, use_threads=False):
+            yield from batch.to_pylist()
+
+
+def _json_rows(rows: list[Row], schema_name: str, keep: Keep) -> Iterator[Row]:
+    """Rows as Arrow has them with references in the place of pictures, which go to ``keep``."""
+    pictures = arrow.image_columns(schema_name)
+    for row in rows:
+        for column, many in pictures.items():
+            value = row[column]
+            row[column] = [_reference(v, keep) for v in value] if many else _reference(value, keep)
+        yield row
+
+
+def _checked(rows: Iterator[Row], table: str) -> Iterator[Row]:
+    """The rows, each held against the schema of its table."""
+    validator = for_schema(TABLES[table])
+    for row in rows:
+        if not validator.is_valid(row):
+            where, message = validator.problems(row)[0]
+            raise ArmError(f"row {row.get(ID_FIELDS.get(table, ''))!r} {where} {message}")
+        yield row
 
 
 def row_digest(path: Path, schema_name: str) -> str:

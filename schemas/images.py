@@ -31,7 +31,17 @@ from .image_walks import WALKS
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["IMAGE_REASONS", "CheckedImage", "ImageChecker", "ImageError", "Limits", "decode_data_url", "grey", "sniff"]
+__all__ = [
+    "IMAGE_REASONS",
+    "CheckedImage",
+    "ImageChecker",
+    "ImageError",
+    "Limits",
+    "decode_data_url",
+    "grey",
+    "measured",
+    "sniff",
+]
 
 PILLOW_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/gif": "GIF"}
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]+(;[a-z0-9-]+=[^;,\s]*)*;base64,", re.IGNORECASE)
@@ -131,6 +141,18 @@ def decode_data_url(url: str, limits: Limits = Limits()) -> bytes:  # noqa: B008
     if len(data) != size:  # strict mode lets "AAAA=" pass
         raise ImageError("base64 of the data URL is damaged: excess padding", reason="bad_data_url")
     return data
+
+
+def measured(data: bytes) -> tuple[str, int, int]:
+    """(media type, width, height in pixels) by content and header alone; nothing is decoded or changed.
+
+    Raises ``ImageError`` for what is none of the allowed formats, or has no header that Pillow reads.
+    """
+    media_type = sniff(data)
+    if media_type not in PILLOW_FORMATS:
+        raise ImageError(f"content is {media_type or 'no image'}", reason="format_not_allowed")
+    with _pillow():
+        return media_type, *_open(data, media_type).size
 
 
 def grey(data: bytes, media_type: str, side: int) -> bytes:
