@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "validate": "Check a registry and its sources, a built directory, or a file of records.",
     "lock": "Write down what the references of a registry stand for.",
     "build": "Build the declared datasets.",
+    "review": "Write one offline HTML page to look at rows and judge them.",
     "plan": "Show what would change on the Hub, row by row.",
     "apply": "Publish what the plan shows, or a saved plan.",
     "push": "Plan and publish one dataset, or a built directory, as a tagged revision.",

@@ -23,12 +23,18 @@ _LIGHT_BATCH = 1024  # rows of which a few columns are read
 
 @dataclass(frozen=True)
 class BuiltTables:
-    """The tables of a built directory, a few rows at a time. ``progress`` is called with (what, done, total)."""
+    """The tables of a built directory, a few rows at a time. ``progress`` is called with (what, done, total).
+
+    fetch: gives a file of the manifest, for a build whose files are not in ``folder``; that is its name then.
+    check: the command that finds all that is wrong with it. [`arm validate FOLDER`]
+    """
 
     folder: Path
     identity: dict[str, Any]
     progress: Callable[[str, int, int], None] = lambda *_: None
     doing: str = "reading"  # what the progress is called
+    fetch: Callable[[str], Path] | None = None
+    check: str | None = None
 
     @classmethod
     def of(cls, folder: Path, progress: Callable[[str, int, int], None], doing: str) -> BuiltTables:
@@ -63,23 +69,28 @@ class BuiltTables:
         if entry["schema"] != schema:
             raise ArmError(f"{table} is {entry['schema']}, and this version knows {schema}", where=str(self.folder))
         for file in (file for part in entry["splits"].values() for file in part["files"]):
+            path = self._file(file["path"])
             try:
-                for done, row in enumerate(rows(self._file(file["path"]), schema), before + 1):
+                for done, row in enumerate(rows(path, schema), before + 1):
                     yield row
                     self.progress(self.doing, done, entry["rows"])
             except (ArmError, OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
                 told = error.message if isinstance(error, ArmError) else f"cannot be read: {error}"
-                raise ArmError(
-                    told, where=str(self.folder / file["path"]), next_command=f"arm validate {self.folder}"
-                ) from error
+                raise self._wrong(file["path"], told) from error
             before += file["rows"]
             self.progress(self.doing, before, entry["rows"])
 
     def _file(self, name: str) -> Path:
+        if self.fetch is not None:
+            return self.fetch(name)
         path = self.folder / name
         if not is_safe_path(name) or self.folder.resolve() not in path.resolve().parents:
-            raise ArmError("does not lie in the build")
+            raise self._wrong(name, "does not lie in the build")
         return path
+
+    def _wrong(self, file: str, told: str) -> ArmError:
+        check = self.check or f"arm validate {self.folder}"
+        return ArmError(told, where=str(self.folder / file), next_command=check)
 
 
 def built_rows(path: Path, schema_name: str, keep: Keep = lambda *_: None) -> Iterator[Row]:

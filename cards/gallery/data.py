@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from ...schemas.built import BuiltTables
-from ...schemas.manifest import manifest_of
+from ...schemas.manifest import identity_digest
 from .choice import Choice
 from .fitting import Fitting
 from .found import find, read_again
@@ -98,7 +98,7 @@ def _head(tables: BuiltTables, shown_as: str, counts: Counter[Stratum]) -> Data:
         "subtitle": shown_as,
         "dataset": dataset,
         "version": identity["version"],
-        "identity_sha256": manifest_of(tables.folder)["identity_sha256"],
+        "identity_sha256": identity_digest(identity),
         "strata": strata,
         **{name: {} for name in ("states", "sets", "labels", "pictures", "left_out")},
         "items": [],

@@ -44,7 +44,9 @@ def nothing_fits(tables: BuiltTables, left_out: Mapping[str, int], choice: Choic
     """No unit of the sample became an item."""
     told = ", ".join(f"{n:,} {why}" for why, n in sorted(left_out.items()))
     return ArmError(
-        f"nothing can be shown: {told}", where=str(tables.folder), next_command=f"--budget {choice.budget // 500_000}"
+        f"nothing can be shown: {told}",
+        where=str(tables.folder),
+        next_command=f"--budget {max(1, choice.budget // 500_000)}   # megabytes",
     )
 
 

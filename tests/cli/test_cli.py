@@ -90,6 +90,7 @@ def examples(verb: str) -> list[str]:
 
 
 NEED_A_HUB = (
+    "review",
     "plan",
     "apply",
     "push",

@@ -84,7 +84,7 @@ def test_every_example_runs(shell: Shell) -> None:
     """In the order of a first publication; those of apply have a test of their own."""
     lines = [
         line
-        for name in ("plan", "push", "pull", "verify", "diff", "log", "lineage", "yank")
+        for name in ("plan", "push", "pull", "review", "verify", "diff", "log", "lineage", "yank")
         for line in examples(verb(name))
     ]
     assert len(lines) >= 6

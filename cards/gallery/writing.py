@@ -1,0 +1,47 @@
+"""The page as a file: whole or not at all, and never in the place of somebody's other file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from ...schemas.errors import ArmError
+from .page import GENERATOR
+
+_HEAD = 4096  # bytes in which a gallery says what made it
+
+
+def refuse(out: Path) -> None:
+    """Raise ArmError where no gallery can be written: a folder, or a file that is none."""
+    if out.is_dir():
+        raise ArmError("is a folder", where=str(out), next_command="--out FILE.html")
+    if out.is_symlink() or (out.exists() and not is_gallery(out)):
+        raise ArmError("is there, and no gallery that could be replaced", where=str(out), next_command="--out NEW.html")
+
+
+def is_gallery(path: Path) -> bool:
+    with path.open("rb") as file:
+        return f'<meta name="generator" content="{GENERATOR}">'.encode() in file.read(_HEAD)
+
+
+def write(page: bytes, out: Path) -> None:
+    """Write the page, in the place of an earlier gallery if there is one. Raises ArmError like `refuse`, OSError."""
+    refuse(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", suffix=".part", delete=False) as file:
+        try:
+            file.write(page)
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).chmod(0o666 & ~_umask())
+            Path(file.name).replace(out)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
