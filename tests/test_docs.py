@@ -86,6 +86,7 @@ def test_the_publishing_guide_runs(tmp_path: Path) -> None:
 
 def test_concepts_snippets_run(tmp_path: Path) -> None:
     snippets = blocks(ROOT / "docs" / "concepts.md", "python")
+    snippets = [snippet for snippet in snippets if "from load import" not in snippet]  # which a built directory has
     assert len(snippets) == 1
     for snippet in snippets:
         run(f"python - <<'END'\n{snippet}END", tmp_path)

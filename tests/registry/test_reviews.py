@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +158,15 @@ def test_what_rests_on_the_tables_has_the_same_rows(reviewed: Reviewed, tmp_path
     assert built is not None
     before, after = manifest_of(reviewed.after)["identity"]["tables"], built.manifest["identity"]["tables"]
     assert {t: after[t]["row_digest"] for t in after} == {t: before[t]["row_digest"] for t in before}
+
+
+def test_the_snippet_of_the_documentation_runs(reviewed: Reviewed, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")
+    (snippet,) = [s for s in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M) if "from load import" in s]
+    env = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": "http://127.0.0.1:1"}
+    command = [sys.executable, "-c", snippet]
+    done = subprocess.run(command, cwd=reviewed.after, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "2 rows follow a person's pick\n", done.stderr
 
 
 def test_an_import_knows_the_table(reviewed: Reviewed, tmp_path: Path) -> None:
