@@ -27,7 +27,7 @@ function card(item, label, order, candidate, number) {
         : label?.tie_indices.includes(index) ? chip("tie", "tie", "The same action as the teacher's pick") : "",
       !sides && side === "chosen" && label?.selected_index !== index ? chip("the row's pick", "pick") : "",
       note?.verdict === "relabel" && note.selected_index === index ? chip("your pick", "yours") : "",
-      same ? chip(`same action as ${same}`, "quiet") : "",
+      same && !label?.tie_indices.includes(index) ? chip(`same action as ${same}`, "quiet") : "",
       candidate.parse_error === null ? "" : chip("unreadable", "bad", candidate.parse_error)),
     el("pre", { class: "action" }, candidate.action || candidate.response || "(empty)"),
     candidate.parse_error === null ? "" : el("p", { class: "bad" }, candidate.parse_error),

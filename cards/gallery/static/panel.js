@@ -14,7 +14,7 @@ function panel(item) {
     item.earlier.map((note) => el("p", { class: "banner earlier" }, el("strong", {}, `${note.reviewer}: ${note.verdict}${picked(item, note)}`),
       note.note ? ` – ${note.note}` : "", el("span", { class: "quiet" }, ` ${note.time.slice(0, 10)}, applied in this build`))),
     label === null ? "" : el("div", { id: "rationale" }, el("h4", {}, label.teacher === null ? "The teacher" : label.teacher,
-      label.status === "ok" ? ` picked ${numberOf(item, label.selected_index)}` : ": ", label.status === "ok" ? "" : chip(label.status, "bad"),
+      label.status === "ok" ? ` picked ${numberOf(item, label.selected_index)}` : ": ", label.status === "ok" ? " " : chip(label.status, "bad"),
       label.tie_indices.length ? chip(`${plural(label.tie_indices.length, "tie")}`, "tie", "Candidates with the same action as the pick") : ""),
       el("p", { class: "said" }, label.reasoning || (label.status === "ok" ? "(no reasoning was recorded)" : label.reply || ""))),
     state?.history.length ? section("History", plural(state.history.length, "earlier step"), pastSteps(state.history)) : "",
