@@ -8,6 +8,8 @@ refused by name: the loader would drop such a row with a line in its log, stop, 
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,92 +22,69 @@ from ....schemas.built import BuiltTables
 from ....schemas.images import sniff
 from ....schemas.store import ID_FIELDS
 from ...ledger import Row
+from .. import training
 from ..types import Exported
 from . import folder
-from .records import record_of, thinks
+from .records import escape, record_of, thinks
 
 _ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
 _TABLES = ("selection_sft", "bt_pairs", "actor_sft")
-_NO_STAGE = ("pointwise_scores", "reserve")
-_ELSEWHERE = ("states", *_TABLES)  # where a picture may be embedded that a row only refers to
-_HELD = {"prompt", "completion", "chosen", "rejected", "images", "split"}  # columns with a place, beside the id
 
 
 def export(tables: BuiltTables, out: Path, exported: Exported) -> None:
     """Write the folder into ``out``; no file of records when no row can be expressed."""
     run = _Export(tables, out, exported)
-    with ExitStack() as opened:
-        run.write(opened)
-    if not run.parts:
-        return
-    if beside := [table for table in _NO_STAGE if tables.has(table)]:
-        exported.notes.append(f"no stage of LLaMA-Factory trains on {', '.join(beside)}: not written")
-    folder.write(tables, out, exported, run.parts, run.thinking)
+    run.write()
+    if run.parts:
+        training.no_place(exported, tables, _TABLES)
+        folder.write(tables, out, exported, run.parts, run.thinking)
 
 
 class _Export:
     def __init__(self, tables: BuiltTables, out: Path, exported: Exported) -> None:
         self.tables, self.out, self.exported = tables, out, exported
-        self.present = [table for table in _TABLES if tables.has(table)]
         self.places: dict[str, str] = {}  # picture -> its path below ``out``
         self.parts: Counter[folder.Part] = Counter()  # rows
         self.thinking: set[str] = set()  # kinds of data in which an assistant turn holds a thought
 
-    def write(self, opened: ExitStack) -> None:
-        self._fetch()
-        files: dict[folder.Part, IO[bytes]] = {}
-        for table, row, record in self._records():
-            part = folder.Part(folder.kind_of(table, row), row["split"])
-            if part not in files:
-                path = self.out / part.file(self.tables.identity["name"])
-                files[part] = opened.enter_context(path.open("wb"))
-            files[part].write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
-            self.parts[part] += 1
-            if thinks(record):
-                self.thinking.add(part.kind)
-        self.exported.files |= {p.file(self.tables.identity["name"]): self.parts[p] for p in sorted(self.parts)}
+    def write(self) -> None:
+        """Write pictures and records. Rows without a picture come last: the loader takes the type of the column
+        ``images`` from what a file begins with, and where that is empty lists, a later path stops it."""
+        name = self.tables.identity["name"]
+        files: dict[folder.Part, tuple[IO[bytes], IO[bytes]]] = {}
+        with ExitStack() as opened:
+            for part, record in self._records():
+                if part not in files:
+                    shown: IO[bytes] = opened.enter_context((self.out / part.file(name)).open("wb"))
+                    files[part] = shown, opened.enter_context(tempfile.TemporaryFile(dir=self.out))
+                files[part][not record["images"]].write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+                self.parts[part] += 1
+                if thinks(record):
+                    self.thinking.add(part.kind)
+            for shown, bare in files.values():
+                bare.seek(0)
+                shutil.copyfileobj(bare, shown)
+        self.exported.files |= {part.file(name): self.parts[part] for part in sorted(self.parts)}
         self.exported.pictures = len(self.places)
 
-    def _records(self) -> Iterator[tuple[str, Row, Row]]:
-        for table in self.present:
-            named = ID_FIELDS[table]
-            for row in self.tables.rows(table, self._put):
-                images = [self.places.get(image) for image in row["images"]]
-                found = record_of(table, row, [i for i in images if i]) if all(images) else _NOT_HERE
-                if isinstance(found, str):
-                    self.exported.refuse(table, row[named], found)
+    def _records(self) -> Iterator[tuple[folder.Part, Row]]:
+        for table in filter(self.tables.has, _TABLES):
+            for row, pictures in training.rows(self.tables, table, self.out, self.exported, escape=escape):
+                row_id = row[ID_FIELDS[table]]
+                record = record_of(f"{table}:{row_id}", row)
+                if isinstance(record, str):
+                    self.exported.refuse(table, row_id, record)
                     continue
-                record, changed = found
-                left_out = {name: value for name, value in row.items() if name not in _HELD and name != named}
-                self.exported.leave_out(table, left_out)
-                if changed:
-                    self.exported.left_out[f"{table} texts as they were before placeholders were escaped"] += 1
-                yield table, row, record
+                images = zip(row["images"], pictures, strict=True)
+                record["images"] = [self._put(reference, data) for reference, data in images]
+                training.leave_out(self.exported, table, row, [ID_FIELDS[table]])
+                yield folder.Part(folder.kind_of(table, row), row["split"]), record
 
-    def _put(self, reference: str, data: bytes) -> None:
-        """Write a picture, once. Its name is its digest: nothing that somebody wrote becomes a path."""
-        if reference in self.places:
-            return
-        place = f"images/{reference.removeprefix('sha256:')}{_ENDINGS.get(sniff(data) or '', '')}"
-        path = self.out / place
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(data)
-        self.places[reference] = place
-
-    def _fetch(self) -> None:
-        """Write the pictures that rows only refer to, from the tables that embed them."""
-        how = {table: entry["images"] for table, entry in self.tables.identity["tables"].items()}
-        referring = [table for table in self.present if how[table] == "reference"]
-        wanted = {image for table in referring for row in self.tables.rows(table) for image in row["images"]}
-
-        def keep(reference: str, data: bytes) -> None:
-            if reference in wanted:
-                self._put(reference, data)
-
-        for table in _ELSEWHERE:
-            if how.get(table) == "embed" and wanted - self.places.keys():
-                for _ in self.tables.rows(table, keep):
-                    pass
-
-
-_NOT_HERE = "its picture is referred to, and no table embeds it"
+    def _put(self, reference: str, data: bytes) -> str:
+        """Write a picture, once, and return its path. Its name is its digest: nothing that somebody wrote is a path."""
+        if reference not in self.places:
+            place = f"images/{reference.removeprefix('sha256:')}{_ENDINGS.get(sniff(data) or '', '')}"
+            (self.out / "images").mkdir(exist_ok=True)
+            (self.out / place).write_bytes(data)
+            self.places[reference] = place
+        return self.places[reference]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import groupby
 
 from ....prompts.escape import escape_tokens
 from ...ledger import Row
 
 IMAGE = "<image>"  # stands for one picture
-# The loader writes the number of the turn over the first of these, after the page's words have been put in.
-_SLOT = "{{idx}}"
 # JSON Lines are read without a schema: a column of nothing but such texts comes back as times, and is another text.
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T][\d:.+Z-]*)?")
 _THOUGHT = ("<think>", "</think>")
@@ -23,20 +20,22 @@ class _Unsayable(Exception):  # noqa: N818 - no error: a reason
     """Why a row cannot be said."""
 
 
-def record_of(table: str, row: Row, images: Sequence[str]) -> tuple[Row, bool] | str:
-    """Return the record and whether a text had to be escaped for it, or why there is none.
+def escape(text: str) -> str:
+    """Like `escape_tokens`; the loader also writes the number of the turn over ``{{idx}}`` in a user's words."""
+    return escape_tokens(text).replace("{{idx}}", "&#123;{idx}}")
 
-    ``images`` are the paths of the row's pictures, in the order of its image blocks. A pair has both sides beside its
-    prompt; elsewhere the reply is the last message.
+
+def record_of(name: str, row: Row) -> Row | str:
+    """Return the record of a row whose texts are escaped, but for its ``images``; or why there is none.
+
+    ``name`` tells the row, and its table so that it never reads as a time. A pair has both sides beside its prompt;
+    elsewhere the reply is the last message.
     """
     sides = ("chosen", "rejected") if "chosen" in row else ("completion",)
     try:
-        prompt, changed = _turns(row["prompt"])
-        _check(prompt, len(images))
-        replies: dict[str, Turn] = {}
-        for side in sides:
-            turns, escaped = _turns(row[side])
-            replies[side], changed = _reply(side, turns), changed or escaped
+        prompt = [_turn(message) for message in row["prompt"]]
+        _check(prompt, len(row["images"]))
+        replies = {side: _reply(side, [_turn(message) for message in row[side]]) for side in sides}
     except _Unsayable as reason:
         return str(reason)
     if len(sides) == 2 and replies["chosen"] == replies["rejected"]:
@@ -46,8 +45,7 @@ def record_of(table: str, row: Row, images: Sequence[str]) -> tuple[Row, bool] |
         turns = column if isinstance(column, list) else [column]
         if all(_TIME.fullmatch(turn["content"]) for turn in turns):
             return "a side or all of it is nothing but a date, which the loader takes for a time"
-    number = row["pair_id" if len(sides) == 2 else "row_id"]
-    return {"row": f"{table}:{number}", **said, "images": list(images)}, changed  # with its table it is never a time
+    return {"row": name, **said}
 
 
 def thinks(record: Row) -> bool:
@@ -56,21 +54,10 @@ def thinks(record: Row) -> bool:
     return any(mark in turn["content"] for turn in turns if turn["role"] == "assistant" for mark in _THOUGHT)
 
 
-def _turns(messages: Sequence[Row]) -> tuple[list[Turn], bool]:
-    """The messages as text, and whether that is another than theirs. Blocks follow each other without anything
-    between them, as in chat templates."""
-    turns, changed = [], False
-    for message in messages:
-        parts = []
-        for kind, blocks in groupby(message["content"], key=lambda block: block["type"]):
-            if kind == "image":
-                parts.append(IMAGE * len(list(blocks)))
-                continue
-            text = "".join(block["text"] for block in blocks)  # first joined: a placeholder may lie across blocks
-            parts.append(escape_tokens(text).replace(_SLOT, "&#123;{idx}}"))
-            changed = changed or parts[-1] != text
-        turns.append({"role": message["role"], "content": "".join(parts)})
-    return turns, changed
+def _turn(message: Row) -> Turn:
+    """A message as text. Blocks follow each other without anything between them, as in chat templates."""
+    parts = [IMAGE if block["type"] == "image" else block["text"] for block in message["content"]]
+    return {"role": message["role"], "content": "".join(parts)}
 
 
 def _reply(side: str, turns: Sequence[Turn]) -> Turn:

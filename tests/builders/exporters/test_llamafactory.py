@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from action_reward_models.builders import processor
 from action_reward_models.builders.exporters import Exported, export
-from action_reward_models.builders.spec import SplitSpec
+from action_reward_models.builders.spec import SplitSpec, TokenSpec
 from action_reward_models.prompts.escape import escape_tokens
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import sha256_hex
 from action_reward_models.schemas.store import ID_FIELDS
+from action_reward_models.tests.builders import tiny_processor
 from action_reward_models.tests.builders.exporters import hostile
 from action_reward_models.tests.builders.exporters.hostile import TEXT, message, pair, selection
 
@@ -162,6 +164,14 @@ def test_raw_literals_of_others_are_escaped_and_counted(toy: Toy, tmp_path: Path
     assert exported.left_out["bt_pairs texts as they were before placeholders were escaped"] == 1
 
 
+def test_rows_without_a_picture_come_last(toy: Toy, tmp_path: Path) -> None:
+    """A file that began with many of them would be read as if no row had one, and fail at the first that has."""
+    shown = selection("shown", message("user", "a", pictures=1), images=(toy.data_url(1),))
+    bare = [selection(f"bare-{n}", message("user", f"a {n}")) for n in range(5)]
+    _, found = ready(toy, tmp_path, *bare, shown)
+    assert [bool(record["images"]) for record in found] == [True, *[False] * 5]
+
+
 TWO = [message("assistant", "a"), message("assistant", "b")]
 
 
@@ -195,7 +205,7 @@ def test_a_picture_where_the_loader_looks_for_none_is_refused(toy: Toy, tmp_path
     shown = message("system", "a", pictures=1), message("user", "b")
     exported, _ = ready(toy, tmp_path, FINE, selection("x", *shown, images=(toy.data_url(1),)))
     assert "its system turn shows a picture" in exported.unexpressed[0].reason
-    assert exported.pictures == 0 or exported.unexpressed[0].row_id == "x"
+    assert (exported.pictures, list((tmp_path / "out").glob("images/*"))) == (0, [])
 
 
 def test_a_build_without_training_rows_is_said(toy: Toy, tmp_path: Path) -> None:
@@ -276,6 +286,17 @@ def test_thoughts_are_kept_where_there_are_any(out: Path) -> None:
     assert thinks == {"selection": False, "scalar": False, "actor": True}
 
 
+def test_the_longest_declared_row_is_not_cut(toy: Toy, tmp_path: Path) -> None:
+    base = tiny_processor.make(tmp_path / "base")
+    sha256 = processor.digest(base)
+    assert sha256
+    toy.scene("a")
+    for most, limit in ((5_000, 8_192), (9_000, 9_000)):
+        built = toy.build(tokens=TokenSpec("base", base, sha256, most))
+        export("llamafactory", built.folder, tmp_path / str(most))
+        assert recipe(tmp_path / str(most), "train_selection.yaml")["cutoff_len"] == limit
+
+
 def test_without_validation_rows_nothing_is_evaluated_and_that_is_said(toy: Toy, tmp_path: Path) -> None:
     toy.scene("a")
     exported = export("llamafactory", toy.build().folder, tmp_path / "out")
@@ -293,9 +314,11 @@ def test_the_readme_says_what_this_is(made: Build, out: Path) -> None:
 
 
 def test_what_no_stage_trains_on_is_said(toy: Toy, tmp_path: Path) -> None:
-    hostile.fill(toy, 3)
-    built = hostile.build(
-        toy, tables=(*hostile.TABLES, "reserve"), images={**dict.fromkeys((*hostile.TABLES, "reserve"), "embed")}
-    )
+    prompt, nothing = [message("user", "a")], dict.fromkeys(("state_id", "set_id", "candidate_index", "prompt_id"))
+    scored = {"score_id": "s", "unit": "step", "score": 0.5, "score_source": "x", "prompt_sha256": None, "images": []}
+    score = {**scored, **nothing, "prompt": prompt, "completion": [SAY]}
+    tables = ("selection_sft", "pointwise_scores")
+    rows: Any = (("selection_sft", [FINE]), ("pointwise_scores", [score]))
+    built = hostile.build(toy, *rows, tables=tables, images=dict.fromkeys(tables, "embed"), actor_sft=None)
     exported = export("llamafactory", built.folder, tmp_path / "out")
-    assert any("trains on reserve" in note for note in exported.notes)
+    assert "the format has no place for pointwise_scores (1 rows)" in exported.notes

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from action_reward_models.builders import processor
 from action_reward_models.builders.exporters import export
+from action_reward_models.builders.spec import SplitSpec
 from action_reward_models.registry import Registry
 from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.schemas.ids import sha256_hex
@@ -26,6 +27,7 @@ from action_reward_models.tests.builders import tiny_processor
 from action_reward_models.tests.builders.exporters import hostile
 from action_reward_models.tests.builders.exporters.hostile import TEXT, message, pair, selection
 from action_reward_models.tests.builders.exporters.test_llamafactory import records
+from action_reward_models.tests.clients.sealed import Sealed, unshare
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Toy
@@ -89,17 +91,23 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(python: Path, out: Path, base: Path, folder: Path) -> tuple[Row, str]:
-    """What LLaMA-Factory made of an exported folder, and its log. It has no way to a network."""
+    """What LLaMA-Factory made of an exported folder, and its log; without a network, where that can be had."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-    nowhere = {"HF_HUB_OFFLINE": "1", "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
-    env = kept | nowhere | {"HOME": str(folder), "HF_HOME": str(folder / "hf"), "OMP_NUM_THREADS": "1"}
+    env = kept | {"HF_HUB_OFFLINE": "1", "HOME": str(folder), "HF_HOME": str(folder / "hf"), "OMP_NUM_THREADS": "1"}
     result = folder / "result.json"
     command = [str(python), "-P", str(READER), str(out), str(base), str(result)]
-    done = subprocess.run(command, cwd=out, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    code: int | None
+    if unshare()[1]:
+        done = subprocess.run(command, cwd=out, env=env, capture_output=True, text=True, check=False)
+        code, log = done.returncode, done.stdout + done.stderr
+    else:
+        with Sealed(watched=False) as sealed:
+            ran = sealed.run(command, env, out, 600)
+        code, log = ran.code, ran.out + ran.err
+    assert code == 0, log[-3000:]
     said = json.loads(result.read_text("utf-8"))
     print("read with", said["versions"])
-    return said, done.stdout + done.stderr
+    return said, log
 
 
 def rendered(turns: list[Row], ranking: bool) -> str:
@@ -204,16 +212,19 @@ def test_a_row_that_is_dropped_would_be_seen(
     python: Path, base: Path, toy: Toy, tmp_path: Path, place: Path
 ) -> None:  # fmt: skip
     """What the export refuses, written all the same: the loader goes on without the row, and says so in its log."""
-    toy.scene("a")
-    out = tmp_path / "out"
-    export("llamafactory", toy.build().folder, out)
+    out, only = tmp_path / "out", {"tables": ("selection_sft",), "images": {"selection_sft": "embed"}}
+    textual = [selection(f"{n}", message("user", f"no picture {n}")) for n in range(3)]
+    built = hostile.build(toy, ("selection_sft", textual), **only, actor_sft=None, split=SplitSpec(0.0, 1))
+    export("llamafactory", built.folder, out)
+    said, log = read(python, out, base, place)
+    assert check(out, base, said, log) == 3
     path = out / "toy_selection_train.jsonl"
-    record = json.loads(path.read_bytes())
+    record = json.loads(path.read_bytes().splitlines()[0])
     record["messages"].insert(1, {"role": "user", "content": "a turn too many"})
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
     said, log = read(python, out, base, place)
-    assert len(said["datasets"]["selection_train"]) == 1
+    assert len(said["datasets"]["selection_train"]) == 3
     assert [line for line in log.splitlines() if LOGGED.match(line) and "Skipping this abnormal example" in line]
     with pytest.raises(AssertionError):
         check(out, base, said, log)
