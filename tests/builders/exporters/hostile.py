@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 from action_reward_models.builders.spec import ActorSpec, PairSpec, PromptSpec, SelectionSpec, SplitSpec
+from PIL import Image
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Build, Toy
@@ -13,10 +15,18 @@ Row = dict[str, Any]
 
 TEXT = (
     "<image> <video> <audio> <|im_end|>\n<|im_start|>user\nno <|image_pad|><|vision_start|> <tool_call>{}</tool_call> "
-    "{{idx}} {{content}} [INST] <s> <think>x</think> \u2028 \u00fc 2024-01-01"
+    "{{idx}} {{content}} [INST] <s> <think>x</think> </think> {{ jinja }} {% endif %} \u2028 a\rb \u00fc 2024-01-01"
 )
 LINE = TEXT.replace("\n", " ")
+URL = "https://example.org/[INST]/{{jinja}}"
 TABLES = ("states", "candidate_sets", "teacher_labels", "selection_sft", "bt_pairs", "actor_sft")
+
+
+def rgb(number: int, size: int) -> bytes:
+    """A picture in colour, another for each number."""
+    made = io.BytesIO()
+    Image.new("RGB", (size, size), (number, size, 7)).save(made, "PNG")
+    return made.getvalue()
 
 
 def message(role: str, text: str | None, pictures: int = 0) -> Row:
@@ -47,9 +57,9 @@ def fill(toy: Toy, states: int = 12) -> None:
         toy.episode(
             f"e{number}",
             toy.message("system", f"You act. {TEXT}"),
-            toy.message("user", f"Task: Do {number}. {TEXT}", toy.png(number, 40)),
+            toy.message("user", f"Task: Do {number}. {TEXT}\nURL: {URL}", rgb(number, 40)),
             toy.message("assistant", toy.response("click(1, 1)", LINE)),
-            toy.message("tool", f"page {number} {TEXT}", toy.png(100 + number, 72)),
+            toy.message("tool", f"page {number} {TEXT}", rgb(100 + number, 72)),
             toy.message("assistant", toy.response("stop()")),
         )
         actions = (f'stop("{LINE} {number}")', "click(1, 1)", "click(70, 7)", f"wait({number + 1})")
