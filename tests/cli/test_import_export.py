@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from action_reward_models.builders.exporters import EXPORTERS
 from action_reward_models.builders.importers import IMPORTERS
 from action_reward_models.cli import arm
 from click.testing import CliRunner, Result
@@ -131,6 +132,15 @@ def test_the_help_names_every_format() -> None:
     told = run("import", "--help").output
     for _, name in IMPORTERS:
         assert re.search(rf"\b{name}\b", told), name
+
+
+def test_the_help_and_the_guide_name_every_export() -> None:
+    told = run("export", "--help").output
+    guide = (Path(__file__).parents[2] / "docs" / "exports.md").read_text("utf-8")
+    for name in EXPORTERS:
+        assert re.search(rf"^  {name} ", told, re.M), name
+        assert f"| [`{name}`](#" in guide, name
+        assert f"arm export {name} " in guide, name
 
 
 def test_an_export_says_what_it_could_not_express(folder: Path) -> None:
