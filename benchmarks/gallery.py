@@ -85,8 +85,8 @@ def review(built: Path, out: Path, items: int, budget: int) -> None:
 
 def measure(folder: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
     if not (folder / "built" / "manifest.json").is_file():
-        sizes = map(str, (given.states, given.sets, given.image_kb))
-        run(__file__, "--sources", str(folder / "sources"), *sizes)
+        counts = map(str, (given.states, given.sets, given.image_kb))
+        run(__file__, "--sources", str(folder / "sources"), *counts)
         run(__file__, "--build", str(folder / "sources"), str(folder / "built"))
 
     def made(name: str, budget: int) -> Run:

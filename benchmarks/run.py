@@ -45,6 +45,7 @@ def main() -> int:
     scales = ("0.1",) if quick else ("1", "10") if given.large else ("1",)
     lines += measure("build.py", "--scale", *scales, "--rounds", "2" if quick else "3")
     lines += measure("diff.py", "--sets", "1000" if quick else "5000")
+    lines += measure("gallery.py", "--states", "400" if quick else "1000", "--sets", "2000" if quick else "8000")
     lines += measure("publish.py", "--states", "300" if quick else "2000")
     if quick:
         for line in lines:

@@ -99,8 +99,12 @@ def _opened(source: str, show: Show) -> Iterator[tuple[BuiltTables, str]]:
     if isinstance(where, Path):
         yield BuiltTables.of(where, show, doing), str(where)
         return
+    from ..hub_sync.yank import warning
+
     hub, (repo, revision) = output.hub(), where
     with Side.revision(hub, repo, hub.resolve(repo, revision), show) as side:
+        if said := warning(hub, repo, side.manifest["identity"]["version"]):
+            output.note(output.one_line(f"warning: {said}"))
         yield BuiltTables(Path(side.name), side.manifest["identity"], show, doing, side.path, side.verify), side.name
 
 

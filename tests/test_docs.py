@@ -79,6 +79,10 @@ def test_the_guide_runs(tmp_path: Path) -> None:
     run_guide("registry.md", tmp_path, "sh sh sh sh python python sh sh sh sh sh sh sh python")
 
 
+def test_the_review_guide_runs(tmp_path: Path) -> None:
+    run_guide("review.md", tmp_path, "sh sh sh sh")
+
+
 @pytest.mark.slow  # its commands run in the README's and in every verb's examples, too
 def test_the_publishing_guide_runs(tmp_path: Path) -> None:
     run_guide("publishing.md", tmp_path, "sh sh sh python python sh python")

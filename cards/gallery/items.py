@@ -141,7 +141,10 @@ def _compared(unit: Unit, rest: str, ids: Row, found: Found) -> tuple[int | None
         return int(words[-2]), int(words[-1]), [["score source", "|".join(words[:-2])]]
     if unit.table == "pointwise_scores" and len(words) >= 2 and _INDEX.fullmatch(words[0]):
         return int(words[0]), None, [["score source", words[1]]]
-    return picked, None, [["choice", rest.replace("|", ", ")]] if unit.table == "actor_sft" and rest else []
+    if unit.table == "actor_sft" and rest:
+        drawn = words[-1] == "random_control"  # nothing says which candidate it was
+        return None if drawn else picked, None, [["choice", ", ".join(words).replace("_", " ")]]
+    return picked, None, []
 
 
 def _candidates(ids: Row, found: Found) -> dict[int | None, Row]:

@@ -122,6 +122,25 @@ def test_push_says_what_it_will_do_and_what_it_did(shell: Shell) -> None:
     assert f"published as your-name/said v1.0.0, at {report['published']['commit']}" in again.stdout
 
 
+def test_a_page_of_a_version_is_that_of_its_build_and_nothing_else_is_kept(pushed: Shell) -> None:
+    before = {path for path in pushed.folder.rglob("*") if "share" not in path.parts}
+    local = pushed.run("arm review build/action-reward-models-data --table selection_sft --out local.html --json")
+    remote = pushed.run(f"arm review {REPO}@v1.0.0 --table selection_sft --out remote.html --json")
+    assert remote.returncode == 0, remote.stderr
+    reports = [orjson.loads(done.stdout) for done in (local, remote)]
+    assert reports[1]["source"].startswith(f"{REPO}@")
+    assert reports[0]["items"] == reports[1]["items"] > 90
+    pages = [(pushed.folder / name).read_bytes() for name in ("local.html", "remote.html")]
+    sources = [f'"subtitle":"{report["source"]}"'.encode() for report in reports]
+    assert pages[0].count(sources[0]) == 1
+    assert pages[0].replace(sources[0], sources[1]) == pages[1]
+    made = {path for path in pushed.folder.rglob("*") if "share" not in path.parts} - before
+    assert {path.name for path in made if path.suffix != ".pyc"} - {"hf"} == {"local.html", "remote.html"}
+    missing = pushed.run(f"arm review {REPO}@v9.9.9 --out none.html")
+    assert missing.returncode == 1
+    assert not (pushed.folder / "none.html").exists()
+
+
 def test_push_asks_and_a_pipe_cannot_answer(shell: Shell) -> None:
     done = shell.run("arm push --repo your-name/asked")
     assert done.returncode == 2

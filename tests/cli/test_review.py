@@ -104,4 +104,4 @@ def test_options_are_those_of_the_gallery() -> None:
     options = {str(option.name): option for option in review.command.params}
     assert review.TABLES == choice.TABLES
     assert options["items"].default == choice.ITEMS
-    assert options["budget"].default * review.MEGABYTE == choice.BUDGET
+    assert options["budget"].default == choice.BUDGET / review.MEGABYTE

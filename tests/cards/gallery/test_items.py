@@ -64,7 +64,8 @@ def test_a_relabel_of_an_items_label_is_taken(toy: Toy, many: Callable[..., Buil
 
 def test_what_rows_show(toy: Toy, shown: Shown) -> None:
     toy.scene("a", "click(1, 1)", "stop()", '<think>why</think>type(2, 5, "x")', "click(1, 1)", pick=2, picture=7)
-    toy.labels[0]["reasoning"] = "It types."
+    toy.labels.clear()
+    toy.label("a__t0#d0", 2, reasoning="It types.")
     build = toy.build()
     data, pictures = shown(build)
     found = by_id((data, pictures))
