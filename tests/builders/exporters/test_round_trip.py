@@ -181,6 +181,7 @@ def test_what_an_import_would_refuse_is_not_written(table: str, toy: Toy, tmp_pa
             hostile.pair("good", *replies, said, images=picture),
             hostile.pair("turns", *replies, replies[0], said, images=picture),
             hostile.pair("role", replies[0], hostile.message("user", "Right"), said, images=picture),
+            {**hostile.pair("several", *replies, said, images=picture), "rejected": [*replies]},
         ],
     }[table]
     build = hostile.build(
