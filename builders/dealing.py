@@ -14,9 +14,9 @@ import orjson
 
 from ..schemas import jsonl
 from ..schemas.ids import sha256_hex
-from . import actors
+from . import actors, teacher_labels
 from .gathering import COPIED, Gathering, Place, SeenState, SourceFile, context_of
-from .homes import Homes, bucket_of
+from .homes import Homes, bucket_of, nearest
 from .importers import IMPORTERS, RowImporter
 from .ledger import Row
 from .legacy import LegacyDraws
@@ -48,7 +48,7 @@ class _Dealing:
             for _ in range(buckets)
         ]
         self.state_of: dict[str, SeenState] = {}  # by set id
-        self.state_of_label: dict[str, SeenState] = {}  # by label id, of those that do not begin with their set's
+        self.state_of_label: dict[str, SeenState] = {}  # by label id, of those that begin with no id of theirs
         self.pool = Drawing(gathered.spec)
 
     # -- what names a state or a set --------------------------------------------------------------------------------
@@ -75,10 +75,10 @@ class _Dealing:
             if (state := self._joined("teacher_labels", "a label", found)) is not None:
                 source, _, _, row, place = found
                 state.labelled = True
-                label_id = row.get("label_id") or row["set_id"]
-                if not label_id.startswith(row["set_id"]):
-                    self.state_of_label[label_id] = state
                 teacher = row.get("teacher") or source.constants.get("teacher")
+                label_id = row.get("label_id") or teacher_labels.id_of(row["set_id"], teacher)
+                if nearest(label_id, self.state_of, self.g.states) is not state:
+                    self.state_of_label[label_id] = state
                 self.pool.pick(row["set_id"], teacher, row["selection"])
                 if legacy.holds_out(row):
                     self.extra[state.bucket]["held_out"].append((place[0], place[2]))  # (file, offset)

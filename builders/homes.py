@@ -14,9 +14,20 @@ def bucket_of(key: str, buckets: int) -> int:
     return (int(key[:8], 16) * buckets) >> 32
 
 
+def nearest(row_id: str, *known: Mapping[str, SeenState]) -> SeenState | None:
+    """The state of the longest known id that ``row_id`` is, or begins with up to one of its bars; None without one."""
+    end = len(row_id)
+    while end >= 0:
+        for states in known:
+            if state := states.get(row_id[:end]):
+                return state
+        end = row_id.rfind("|", 0, end)
+    return None
+
+
 class Homes:
     """Buckets by the ids of rows. ``sets`` are the states of candidate sets by set id, ``labels`` those of labels whose
-    id does not begin with their set's, ``ends`` the last states of the episodes that are compared."""
+    id does not lead to them, ``ends`` the last states of the episodes that are compared."""
 
     def __init__(
         self, states: Mapping[str, SeenState], sets: Mapping[str, SeenState], labels: Mapping[str, SeenState],
@@ -59,10 +70,8 @@ class Homes:
         parts = row_id.split("|")
         if (group := self._compared(parts)) is not None:
             return bucket_of(group, self._buckets)
-        for begin in ("|".join(parts[:n]) for n in range(len(parts), 0, -1)):
-            if state := self._labels.get(begin) or self._sets.get(begin) or self._states.get(begin):
-                return state.bucket
-        return None
+        state = nearest(row_id, self._labels, self._sets, self._states)
+        return state.bucket if state else None
 
     def _compared(self, parts: list[str]) -> str | None:
         """The task group of two episodes that a pair is named after, if it is."""

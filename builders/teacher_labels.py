@@ -31,7 +31,7 @@ def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed
         known["source_record_json"] = known["source_record_json"] or f'{{"selection":{selection}}}'
     return {
         **known,
-        "label_id": imported.get("label_id") or f"{set_row['set_id']}|{teacher or '-'}|-|0",
+        "label_id": imported.get("label_id") or id_of(set_row["set_id"], teacher),
         "set_id": set_row["set_id"],
         "state_id": set_row["state_id"],
         "teacher": teacher,
@@ -43,6 +43,11 @@ def build(imported: Row, declared: SourceSpec, source: Row, set_row: Row, parsed
         "source": source,
         "split": split,
     }
+
+
+def id_of(set_id: str, teacher: str | None) -> str:
+    """The id of a label whose record has none."""
+    return f"{set_id}|{teacher or '-'}|-|0"
 
 
 def answered(label: Row, index: int, parsed: Sequence[Parsed]) -> Row:

@@ -276,6 +276,22 @@ def test_any_number_of_buckets_gives_the_same(toy: Toy) -> None:
             assert made.identity["statistics"][part] == one.identity["statistics"][part]
 
 
+@pytest.mark.parametrize("label_id", [f"{SET}9", "b__t0|first", "b__t0#d0|x|-|0"])
+def test_a_review_finds_its_label_whatever_its_id_begins_with(scene: Toy, label_id: str) -> None:
+    """Ids that somebody else gave may begin like those of another set, or with its own set's and no bar."""
+    row = build(scene).row("teacher_labels", label_id=LABEL)
+    own = {name: row[name] for name in load("table_label/1")["properties"]} | {"label_id": label_id}
+    sources = [source for source in scene.sources() if source.kind != "teacher_labels"]
+    labels = scene.lay("teacher_labels", "table", "own.jsonl", [own])
+    said = [review(label_id, 2), review(f"{label_id}|1|scalar/1", said="note", note="n")]
+    given = scene.lay("reviews", "review", "reviews.jsonl", said)
+    for shards in (1, 2, 7, 16):
+        made = scene.build(sources=(*sources, labels, given), shards=shards, pairs=PairSpec(PromptSpec("scalar/1"), 0))
+        assert made.row("reviews", item_id=label_id)["previous_index"] == 0
+        assert {row["chosen_index"] for row in made.rows("bt_pairs", label_id=label_id)} == {2}
+        assert len(made.rows("reviews")) == 2
+
+
 # -- real records ---------------------------------------------------------------------------------------------------
 
 
