@@ -1,5 +1,7 @@
 // The candidates side by side, numbered as they are shown on the page: the number is also the key that picks one.
 
+const OWN = { pointwise_scores: "scored here", actor_sft: "target of this row", reserve: "target of this row" }; // what a row is about, where it picks nothing
+
 function candidates(item) {
   const list = displayed(item);
   const label = labelOf(item);
@@ -25,7 +27,7 @@ function card(item, label, order, candidate, number) {
       sides && side !== "beside" ? chip(side, side) : "",
       label?.selected_index === index ? (sides && side === "chosen" ? "" : chip("teacher's pick", "pick"))
         : label?.tie_indices.includes(index) ? chip("tie", "tie", "The same action as the teacher's pick") : "",
-      !sides && side === "chosen" && label?.selected_index !== index ? chip("the row's pick", "pick") : "",
+      !sides && side === "chosen" && label?.selected_index !== index ? chip(OWN[item.table] ?? "the row's pick", "pick") : "",
       note?.verdict === "relabel" && note.selected_index === index ? chip("your pick", "yours") : "",
       same && !label?.tie_indices.includes(index) ? chip(`same action as ${same}`, "quiet") : "",
       candidate.parse_error === null ? "" : chip("unreadable", "bad", candidate.parse_error)),

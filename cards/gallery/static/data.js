@@ -50,8 +50,9 @@ const haystacks = new Map();
 function haystack(item) {
   if (!haystacks.has(item)) {
     const state = stateOf(item), set = setOf(item), label = labelOf(item);
-    const texts = [item.id, item.set_id, item.excluded?.reason, item.excluded?.detail, state?.task, state?.url, label?.reasoning, label?.teacher,
-      ...(set?.candidates ?? []).flatMap((candidate) => [candidate.action, candidate.thought]),
+    const texts = [item.id, item.state_id, item.set_id, item.label_id, item.excluded?.reason, item.excluded?.detail, state?.task, state?.url, label?.reasoning, label?.teacher,
+      ...(set?.candidates ?? []).flatMap((candidate) => [candidate.action || candidate.response, candidate.thought]),
+      ...item.earlier.map((note) => note.note),
       ...item.facts.map(([, text]) => text),
       ...(set === null ? item.replies.flatMap(([, messages]) => messages.map(textOf)) : []),
       ...(state === null && item.prompt !== null ? item.prompt.map(textOf) : [])];

@@ -31,11 +31,12 @@ function drawFilters() {
   const selects = FACETS.map(([facet, name]) => {
     const counts = new Map();
     for (const item of ITEMS) for (const value of valuesOf(item, facet)) counts.set(value, counts.get(value) ?? 0);
+    const now = chosen.get(facet);
+    if (now !== undefined && !counts.has(now)) counts.set(now, 0); // what has it was judged anew: it is still asked for
     if (counts.size === 0 || (counts.size === 1 && !chosen.has(facet) && facet !== "judged"
       && ITEMS.every((item) => valuesOf(item, facet).length))) return null;
     for (const item of ITEMS) if (passes(item, facet)) for (const value of valuesOf(item, facet)) counts.set(value, counts.get(value) + 1);
     const options = [...counts].sort(([a], [b]) => (a < b ? -1 : 1));
-    const now = chosen.get(facet);
     return el("label", { class: now === undefined ? "" : "on" }, `${name} `,
       el("select", { id: `filter-${facet}`, onpointerdown: () => (pointed = true), onkeydown: () => (pointed = false), onchange: choose },
         el("option", { value: "" }, "any"),
@@ -81,18 +82,24 @@ function relist() {
 const MARKS = { keep: "✓", drop: "✕", relabel: "⇄", note: "✎" };
 
 function drawList() {
-  byId("list").replaceChildren(...listed.map((place) => el("li", { data: { place } }, el("button", { onclick: () => show(place) }))));
+  byId("list").replaceChildren(...listed.map((place) => {
+    const item = ITEMS[place];
+    const kind = item.excluded?.reason ?? item.facets.pair_type ?? (item.facets.status === "ok" ? null : item.facets.status);
+    return el("li", { data: { place } }, el("button", { onclick: () => show(place) }, el("span", { class: "mark" }),
+      el("span", { class: "what" }, item.table, kind === null ? "" : el("span", { class: item.excluded ? "kind out" : "kind" }, kind)),
+      el("span", { class: "task" }, stateOf(item)?.task || item.id)));
+  }));
   for (const entry of byId("list").children) drawEntry(entry);
 }
 
+// Only the mark changes: a click that began on an entry goes on when a note is written meanwhile.
 function drawEntry(entry) {
   const item = ITEMS[entry.dataset.place];
-  const note = noteOf(item);
-  const kind = item.excluded?.reason ?? item.facets.pair_type ?? (item.facets.status === "ok" ? null : item.facets.status);
-  entry.firstChild.replaceChildren(
-    el("span", { class: `mark ${note?.verdict ?? (item.earlier.length ? "earlier" : "")}`, title: note?.verdict ?? null }, note ? MARKS[note.verdict] : item.earlier.length ? "·" : ""),
-    el("span", { class: "what" }, item.table, kind === null ? "" : el("span", { class: item.excluded ? "kind out" : "kind" }, kind)),
-    el("span", { class: "task" }, stateOf(item)?.task || item.id));
+  const verdict = noteOf(item)?.verdict ?? null;
+  const mark = entry.querySelector(".mark");
+  mark.className = `mark ${verdict ?? (item.earlier.length ? "earlier" : "")}`;
+  mark.title = verdict ?? "";
+  mark.textContent = verdict ? MARKS[verdict] : item.earlier.length ? "·" : "";
 }
 
 function markCurrent() {
@@ -101,4 +108,5 @@ function markCurrent() {
     entry.firstChild.setAttribute("aria-current", here);
     if (here) entry.scrollIntoView({ block: "nearest" });
   }
+  drawPlace();
 }

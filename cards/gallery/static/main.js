@@ -6,7 +6,10 @@ function show(place) {
   current = place;
   redraw(true);
   markCurrent();
-  if (place !== null) history.replaceState(null, "", `#${encodeURIComponent(ITEMS[place].id)}`);
+  if (place === null) return;
+  try {
+    history.replaceState(null, "", `#${encodeURIComponent(ITEMS[place].id)}`);
+  } catch { /* some browsers count how often, and refuse */ }
 }
 
 // Draw the current item; the screenshot keeps its place unless another item came.
@@ -18,15 +21,13 @@ function redraw(another = false) {
     main.replaceChildren(el("p", { class: "quiet" }, ITEMS.length ? "No item passes these filters." : "This gallery holds no item."));
     return;
   }
-  const typed = document.activeElement?.id === "note";
   if (another || !main.querySelector("#judge")) {
     main.replaceChildren(viewer(item), panel(item), candidates(item), judge(item));
     fit();
   } else {
     main.querySelector("#candidates").replaceWith(candidates(item));
-    main.querySelector("#judge").replaceWith(judge(item));
+    drawJudge(item, byId("judge"));
   }
-  if (typed && !another) byId("note").focus();
 }
 
 function step(by) {
@@ -61,13 +62,17 @@ function toggle(name) {
 
 const ARROWS = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
 
+const HELD = new Set(["j", "k", "+", "=", "-", ...Object.keys(ARROWS)]);
+
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
   const typing = event.target.matches("input, textarea, select");
   if (typing) {
+    if (event.isComposing) return;
     if (event.key === "Escape" || (event.key === "Enter" && !event.target.matches("select"))) event.target.blur();
     return;
   }
+  if (event.repeat && !HELD.has(event.key)) return; // a key that is held judges one item
   if (event.shiftKey && ARROWS[event.key]) pan(...ARROWS[event.key]);
   else if (/^[1-9]$/.test(event.key)) pick(Number(event.key) - 1);
   else if (ACTS.has(event.key)) ACTS.get(event.key)();
@@ -82,6 +87,15 @@ function theme() {
   const next = THEMES[(THEMES.indexOf(root.style.colorScheme || THEMES[0]) + 1) % THEMES.length];
   root.style.colorScheme = next;
   toast({ "light dark": "Light or dark as the system is.", light: "Light.", dark: "Dark." }[next]);
+}
+
+// The item that the address names, as `show` writes it there; null where that is no text.
+function fragment() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return null;
+  }
 }
 
 function start() {
@@ -105,6 +119,7 @@ function start() {
     const [file] = event.target.files;
     if (file !== undefined) load(await file.text());
     event.target.value = "";
+    undone = []; // what stood there before may be older than what was loaded
     relist();
     drawProgress();
     redraw();
@@ -116,6 +131,7 @@ function start() {
   addEventListener("storage", (event) => { // the same build in another tab
     if (event.key !== KEPT) return;
     recall();
+    undone = [];
     relist();
     drawProgress();
     redraw();
@@ -123,16 +139,18 @@ function start() {
   addEventListener("beforeunload", (event) => notes.size > 0 && !keeps && event.preventDefault());
   remember();
   drawProgress();
-  const asked = decodeURIComponent(location.hash.slice(1));
-  const found = ITEMS.findIndex((item) => item.id === asked);
+  const named = fragment();
+  const asked = ITEMS.findIndex((item) => item.id === named);
+  if (asked >= 0) current = asked;
   relist();
-  if (found >= 0) show(found);
+  if (asked >= 0) show(asked);
 }
 
 // How many of each kind are here, of how many the build has.
 function sampled() {
-  return el("table", {}, el("thead", {}, el("tr", {}, ["table", "split", "kind", "here", "of"].map((name) => el("th", {}, name)))),
-    el("tbody", {}, DATA.strata.map((s) => el("tr", {}, [s.table, s.split, s.kind, s.shown, s.of].map((value) => el("td", {}, value ?? "–"))))));
+  const out = Object.entries(DATA.left_out ?? {}).map(([why, n]) => el("p", { class: "quiet" }, `Left out: ${plural(n, "item")} of the sample, ${why}.`));
+  return [...out, el("table", {}, el("thead", {}, el("tr", {}, ["table", "split", "kind", "here", "of"].map((name) => el("th", {}, name)))),
+    el("tbody", {}, DATA.strata.map((s) => el("tr", {}, [s.table, s.split, s.kind, s.shown, s.of].map((value) => el("td", {}, value ?? "–"))))))];
 }
 
 start();

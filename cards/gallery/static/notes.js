@@ -3,6 +3,7 @@
 
 const KEPT = `arm-review:${DATA.identity_sha256}`;
 const ALIAS = "arm-review:alias";
+const FIELDS = ["item_id", "verdict", "selected_index", "note", "reviewer", "time"]; // of a line of review.jsonl
 const VERDICTS = ["keep", "drop", "relabel", "note"];
 const TIME = /^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$/; // UTC, to the second
 let notes = new Map();
@@ -27,9 +28,14 @@ function remember() {
 }
 
 function sound(note) {
-  const index = note?.selected_index ?? null;
-  return VERDICTS.includes(note?.verdict) && typeof (note.note ?? "") === "string" && TIME.test(note.time)
-    && (index === null || (note.verdict === "relabel" && Number.isInteger(index) && index >= 0));
+  const { verdict, selected_index: index, note: text, reviewer, time } = note ?? {};
+  return VERDICTS.includes(verdict) && [text, reviewer, time].every(isText) && (verdict !== "note" || text !== "") && TIME.test(time)
+    && ((index ?? null) === null || (verdict === "relabel" && Number.isSafeInteger(index) && index >= 0));
+}
+
+// Half a surrogate is no text: no file could hold it.
+function isText(value) {
+  return typeof value === "string" && !/\p{Surrogate}/u.test(value);
 }
 
 function alias() {
@@ -53,15 +59,18 @@ function placeOf(item, verdict, index) {
 
 // Set or clear (verdict null) what is said of an item; its text stays. Returns what stood there, for `restore`.
 function say(item, verdict, index = null) {
-  const before = noteOf(item);
-  const undo = [[item.id, notes.get(item.id)], [item.label_id ?? item.id, notes.get(item.label_id ?? item.id)]];
+  const before = noteOf(item), undo = standing(item);
   if (before !== null && before !== notes.get(item.id)) notes.delete(item.label_id);
   notes.delete(item.id);
   const text = before?.note ?? "";
-  if (verdict !== null) write(placeOf(item, verdict, index), verdict, index, text);
-  else if (text !== "") write(item.id, "note", null, text);
+  if (verdict !== null) put(placeOf(item, verdict, index), verdict, index, text);
+  else if (text !== "") put(item.id, "note", null, text);
   remember();
   return undo;
+}
+
+function standing(item) {
+  return [item.id, item.label_id ?? item.id].map((id) => [id, notes.get(id)]);
 }
 
 function restore(undo) {
@@ -74,14 +83,14 @@ function comment(item, text) {
   const id = before !== null && before !== notes.get(item.id) ? item.label_id : item.id;
   if (before === null || before.verdict === "note") {
     if (text === "") notes.delete(id);
-    else write(id, "note", null, text);
+    else put(id, "note", null, text);
   } else {
-    write(id, before.verdict, before.selected_index, text);
+    put(id, before.verdict, before.selected_index, text);
   }
   remember();
 }
 
-function write(id, verdict, index, text) {
+function put(id, verdict, index, text) {
   notes.set(id, { verdict, selected_index: index, note: text, time: now(), reviewer: alias() });
 }
 
@@ -116,14 +125,14 @@ function load(text) {
     try {
       record = JSON.parse(line);
     } catch { /* told below */ }
-    if (typeof record?.item_id !== "string" || !sound(record)) {
+    if (!sound(record) || record.reviewer === "" || !isText(record.item_id) || record.item_id === "" || Object.keys(record).some((key) => !FIELDS.includes(key))) {
       bad.push(at + 1);
       return;
     }
     const before = notes.get(record.item_id);
     if (before !== undefined && before.time >= record.time) return;
-    const { verdict, selected_index = null, note = "", reviewer = "", time } = record;
-    notes.set(record.item_id, { verdict, selected_index, note, reviewer: String(reviewer), time });
+    const { verdict, selected_index = null, note, reviewer, time } = record;
+    notes.set(record.item_id, { verdict, selected_index, note, reviewer, time });
     taken += 1;
   });
   remember();

@@ -3,7 +3,11 @@
 
 let view = null; // of the item shown: {box, image, width, height, scale, x, y, marks}
 const LEAST = 0.05, MOST = 16; // window pixels for one pixel of the screenshot
-const MARGIN = 18; // window pixels around a fitted screenshot: marks on its edge stay whole
+const MARGIN = 30; // window pixels around a fitted screenshot: marks on its edge stay whole, their numbers too
+// Numbers stand around their marker, each in a direction of its own, so that those of markers on one place can all be
+// read; from the ninth on further out.
+const AROUND = [[1, -1], [1, 0], [1, 1], [-1, 1], [-1, 0], [-1, -1], [0, -1], [0, 1]];
+const APART = 20; // window pixels
 let showMarks = true, showBoxes = false;
 
 function viewer(item) {
@@ -62,7 +66,9 @@ function markCandidate(here, item, candidate, number) {
   const drags = {};
   for (const { name, x, y } of candidate.points) {
     const node = el("div", { class: `marker c${number % COLOURS} ${side}`, title: `${number + 1}: ${candidate.action} (${round(x)}, ${round(y)})`,
-      data: { index: candidate.index, name, tag: number % 6 } }, el("span", {}, number + 1));
+      data: { index: candidate.index, name } }, el("span", {}, number + 1));
+    const [dx, dy] = AROUND[number % AROUND.length].map((step) => step * APART * (1 + Math.floor(number / AROUND.length)));
+    node.firstChild.style.transform = `translate(calc(${dx}px - 50%), calc(${dy}px - 50%))`;
     here.box.append(node);
     here.marks.push({ node, x, y });
     if (name === "start_point" || name === "end_point") drags[name] = { x, y };
@@ -136,7 +142,11 @@ function drag(event) {
   if (event.button !== 0) return;
   const box = event.currentTarget;
   box.setPointerCapture(event.pointerId);
-  const move = (at) => pan(at.movementX, at.movementY);
+  let { clientX, clientY } = event;
+  const move = (at) => {
+    pan(at.clientX - clientX, at.clientY - clientY);
+    ({ clientX, clientY } = at);
+  };
   box.addEventListener("pointermove", move);
   box.addEventListener("lostpointercapture", () => box.removeEventListener("pointermove", move), { once: true });
 }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from action_reward_models.builders.spec import ActorSpec, PairSpec, PointwiseSpec, PromptSpec, SplitSpec
@@ -12,6 +12,10 @@ from action_reward_models.cards.gallery.choice import Choice
 from action_reward_models.cards.gallery.data import gallery_data
 from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.tests.builders.conftest import Build, Toy
+from action_reward_models.tests.cards.gallery.browser import Context, launched
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Page = tuple[dict[str, Any], dict[str, bytes]]
 EVERY = (
@@ -66,3 +70,24 @@ def many(toy: Toy) -> Callable[..., Build]:
         return made
 
     return build
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture
+def person(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Context]]:
+    """Makes a `Context`; in the end its pages must have done nothing that they should not."""
+    made: list[Context] = []
+
+    def person(**options: Any) -> Context:
+        made.append(Context(chromium, tmp_path, **options))
+        return made[-1]
+
+    yield person
+    for one in made:
+        one.context.close()
+    assert [one.problems for one in made] == [[] for _ in made]
