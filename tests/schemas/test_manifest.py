@@ -59,6 +59,21 @@ def test_a_path_that_leads_elsewhere_or_that_a_system_reads_in_another_way(path:
     assert not Draft202012Validator(store.load("manifest/1")).is_valid(manifest)
 
 
+@pytest.mark.parametrize(("field", "value"), [
+    *(("name", value) for value in ("", "../x", "/x", "a/b", ".a", "-a", "a b", "a\n", "a\nb: c", "é", "a" * 97)),
+    *(("namespace", value) for value in ("", "a/b", "..", "a\r")),
+    *(("version", value) for value in ("", "1", "1.0", "v1.0.0", "1.0.0\n", "1.0.0/../x", "01.0.0")),
+])  # fmt: skip
+def test_names_that_become_those_of_files_are_plain(field: str, value: str) -> None:
+    """A page, a recipe and a file of an export are named after the dataset, whoever published it."""
+    manifest: dict[str, Any] = copy.deepcopy(GOOD)
+    manifest["identity"][field] = value
+    with pytest.raises(ArmError, match="is no manifest of version 1") as caught:
+        parse(json.dumps(manifest).encode(), "here")
+    assert {issue.path for issue in caught.value.issues} == {f"$.identity.{field}"}
+    assert not Draft202012Validator(store.load("manifest/1")).is_valid(manifest)
+
+
 def test_the_message_says_what_is_wrong_with_a_path() -> None:
     with pytest.raises(ArmError) as caught:
         parse(json.dumps(with_path("data/nul")).encode(), "here")
