@@ -12,7 +12,7 @@ from .errors import ArmError
 from .ids import sha256_hex
 from .manifest import is_safe_path, manifest_of
 from .parquet import refuse_expanding
-from .store import ID_FIELDS, TABLES
+from .store import ID_FIELDS, TABLES, load
 from .validate import for_schema
 
 Row = dict[str, Any]
@@ -53,8 +53,8 @@ class BuiltTables:
         return self._read(table, lambda path, schema: _checked(built_rows(path, schema, keep), table))
 
     def columns(self, table: str, names: Collection[str]) -> Iterator[Row]:
-        """Yield these columns of every row of a table, and read no other; their values are not checked."""
-        return self._read(table, lambda path, _: _columns(path, list(names)))
+        """Yield these columns of every row of a table, and read no other; only their types are checked."""
+        return self._read(table, lambda path, schema: _columns(path, schema, list(names)))
 
     def some(self, table: str, column: str, wanted: Container[str], keep: Keep = lambda *_: None) -> Iterator[Row]:
         """Yield the rows whose ``column`` is one of ``wanted``, like `rows`; row groups with none are not read."""
@@ -130,14 +130,21 @@ def _some(path: Path, schema_name: str, column: str, wanted: Container[str], kee
                 start += batch.num_rows
 
 
-def _columns(path: Path, names: list[str]) -> Iterator[Row]:
+def _columns(path: Path, schema_name: str, names: list[str]) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     refuse_expanding(path, names)
+    types, known = arrow.arrow_schema(schema_name), load(schema_name)["properties"]
+    full = [name for name in names if "null" not in known[name]["type"]]
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
-        if missing := set(names) - set(file.schema_arrow.names):
-            raise ValueError(f"it has no column {sorted(missing)[0]}")
+        for name in names:
+            if name not in file.schema_arrow.names:
+                raise ValueError(f"it has no column {name}")
+            if (found := file.schema_arrow.field(name).type) != types.field(name).type:
+                raise ValueError(f"its column {name} holds {found}, not {types.field(name).type}")
         for batch in file.iter_batches(_LIGHT_BATCH, columns=names, use_threads=False):
+            if empty := [name for name in full if batch.column(name).null_count]:
+                raise ValueError(f"its column {empty[0]} holds null")
             yield from batch.to_pylist()
 
 

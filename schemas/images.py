@@ -146,13 +146,16 @@ def decode_data_url(url: str, limits: Limits = Limits()) -> bytes:  # noqa: B008
 def measured(data: bytes) -> tuple[str, int, int]:
     """(media type, width, height in pixels) by content and header alone; nothing is decoded or changed.
 
-    Raises ``ImageError`` for what is none of the allowed formats, or has no header that Pillow reads.
+    Raises ``ImageError`` for what is none of the allowed formats, has no header that Pillow reads, or has a size that
+    no build lets through: whoever shows it would decode it.
     """
     media_type = sniff(data)
     if media_type not in PILLOW_FORMATS:
         raise ImageError(f"content is {media_type or 'no image'}", reason="format_not_allowed")
     with _pillow():
-        return media_type, *_open(data, media_type).size
+        size = _open(data, media_type).size
+    Limits().check_size(*size)
+    return media_type, *size
 
 
 def grey(data: bytes, media_type: str, side: int) -> bytes:

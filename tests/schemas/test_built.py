@@ -41,8 +41,26 @@ def tables(tmp_path: Path) -> BuiltTables:
 def test_columns_are_read_alone(tables: BuiltTables) -> None:
     found = list(tables.columns("actor_sft", ["row_id", "split"]))
     assert found == [{"row_id": f"r{n}", "split": "train"} for n in range(45)]
-    with pytest.raises(ArmError, match="cannot be read: it has no column nope"):
-        list(tables.columns("actor_sft", ["row_id", "nope"]))
+
+
+@pytest.mark.parametrize(("column", "values", "message"), [
+    ("row_id", pa.array([5]), "its column row_id holds int64, not string"),
+    ("row_id", pa.array([None], pa.string()), "its column row_id holds null"),
+    ("selected_by", pa.array([{"a": 1}]), "its column selected_by holds struct<a: int64>, not string"),
+    ("row_id", None, "it has no column row_id"),
+])  # fmt: skip
+def test_columns_of_another_type_are_refused(
+    tables: BuiltTables, column: str, values: pa.Array | None, message: str
+) -> None:
+    """A published file may hold anything: what reads a few columns of it compares and cuts them as texts."""
+    made = pa.Table.from_pylist([row(1)], schema=arrow_schema("actor_sft/1"))
+    place = made.schema.names.index(column)
+    made = made.remove_column(place) if values is None else made.set_column(place, column, values)
+    pq.write_table(made, tables.folder / "b.parquet")
+    with pytest.raises(ArmError) as caught:
+        list(tables.columns("actor_sft", ["label_id", "row_id", "selected_by"]))
+    assert caught.value.message == f"cannot be read: {message}"
+    assert caught.value.where == str(tables.folder / "b.parquet")
 
 
 def test_some_rows_are_those_of_all_rows(tables: BuiltTables) -> None:

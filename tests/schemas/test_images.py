@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from action_reward_models.schemas.errors import ArmError
-from action_reward_models.schemas.images import ImageChecker, ImageError, Limits, decode_data_url, sniff
+from action_reward_models.schemas.images import ImageChecker, ImageError, Limits, decode_data_url, measured, sniff
 from PIL import Image
 
 if TYPE_CHECKING:
@@ -100,6 +100,24 @@ def test_no_bytes_are_remembered_for_unchanged_images(pictures: Pictures) -> Non
 )
 def test_sniff_reads_content(pictures: Pictures, build: Build, media_type: str | None) -> None:
     assert sniff(build(pictures)) == media_type
+
+
+@pytest.mark.parametrize(("size", "reason"), [
+    ((8000, 6000), None), ((8000, 6251), "too_many_pixels"), ((30_000, 30_000), "too_many_pixels"),
+    ((2000, 9), "aspect_ratio"),
+])  # fmt: skip
+def test_what_a_header_says_is_measured_within_the_limits(size: tuple[int, int], reason: str | None) -> None:
+    """A published file may hold a picture that no build lets through: some kilobytes that fill a browser's memory."""
+    data = io.BytesIO()
+    Image.new("1", (1, 1)).save(data, "PNG")
+    head = b"IHDR" + size[0].to_bytes(4) + size[1].to_bytes(4) + b"\x01\0\0\0\0"
+    grown = data.getvalue()[:12] + head + zlib.crc32(head).to_bytes(4) + data.getvalue()[33:]
+    if reason is None:
+        assert measured(grown) == ("image/png", *size)
+        return
+    with pytest.raises(ImageError) as caught:
+        measured(grown)
+    assert caught.value.reason == reason
 
 
 def data_url(data: bytes, media_type: str = "image/png") -> str:
