@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -30,9 +31,9 @@ def render(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes:
         "base-uri 'none'; form-action 'none'"
     )
     head, _, rest = _static("gallery.html").partition("<!-- data -->")
-    for hole, text in (("policy", policy), ("title", str(data["title"])), ("generator", GENERATOR)):
-        head = head.replace(f"[[{hole}]]", html.escape(text, quote=True))
-    head = head.replace("/* style */", style)
+    texts = {"policy": policy, "title": str(data["title"]), "generator": GENERATOR}
+    filled = {f"[[{name}]]": html.escape(text, quote=True) for name, text in texts.items()} | {"/* style */": style}
+    head = re.sub("|".join(map(re.escape, filled)), lambda hole: filled[hole[0]], head)  # once: a title may name a hole
     parts = [head.encode(), _block("data", "application/json", _inert(orjson.dumps(data)))]
     parts.append(b"<script>" + script.encode() + b"</script>\n")  # before the pictures: they are looked up when shown
     parts += [_block(f"p-{sha256}", "text/plain", base64.b64encode(blob)) for sha256, blob in sorted(pictures.items())]
