@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from . import arrow, digests
 from .errors import ArmError
-from .ids import sha256_hex
+from .ids import file_sha256, sha256_hex
 from .manifest import is_safe_path, manifest_of
 from .parquet import refuse_expanding
 from .store import ID_FIELDS, TABLES, load
@@ -27,6 +27,7 @@ class BuiltTables:
 
     fetch: gives a file of the manifest, for a build whose files are not in ``folder``; that is its name then.
     check: the command that finds all that is wrong with it. [`arm validate FOLDER`]
+    hashes: of the bytes of files; one that has others is refused before it is read.
     """
 
     folder: Path
@@ -35,11 +36,19 @@ class BuiltTables:
     doing: str = "reading"  # what the progress is called
     fetch: Callable[[str], Path] | None = None
     check: str | None = None
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)  # files that were found to have theirs
 
     @classmethod
-    def of(cls, folder: Path, progress: Callable[[str, int, int], None], doing: str) -> BuiltTables:
-        """The tables of the build in ``folder``. Raises ArmError for a folder that is none."""
-        return cls(folder, manifest_of(folder)["identity"], progress, doing)
+    def of(
+        cls, folder: Path, progress: Callable[[str, int, int], None], doing: str, *, hashed: bool = False
+    ) -> BuiltTables:
+        """The tables of the build in ``folder``. ``hashed``: only with the bytes that its manifest names, which takes
+        one more pass over each file. Raises ArmError for a folder that is no build."""
+        manifest = manifest_of(folder)
+        files = manifest["environment"]["files"] if hashed else {}
+        hashes = {name: str(entry["sha256"]) for name, entry in files.items()}
+        return cls(folder, manifest["identity"], progress, doing, hashes=hashes)
 
     def has(self, table: str) -> bool:
         return table in self.identity["tables"]
@@ -86,6 +95,10 @@ class BuiltTables:
         path = self.folder / name
         if not is_safe_path(name) or self.folder.resolve() not in path.resolve().parents:
             raise self._wrong(name, "does not lie in the build")
+        if name in self.hashes and name not in self._known:
+            if path.is_file() and file_sha256(path) != self.hashes[name]:
+                raise self._wrong(name, "is not the file that the manifest names")
+            self._known.add(name)
         return path
 
     def _wrong(self, file: str, told: str) -> ArmError:

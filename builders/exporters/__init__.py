@@ -35,7 +35,7 @@ def export(fmt: str, build: Path, out: Path, progress: Callable[[str, int, int],
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         message = "is not empty, and an export replaces nothing"
         raise UsageError(message, where=str(out), next_command="name a folder that is not there")
-    tables = BuiltTables.of(build, progress, "exporting")
+    tables = BuiltTables.of(build, progress, "exporting", hashed=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     exported = Exported()
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:

@@ -249,10 +249,13 @@ def test_damage_is_told_and_leaves_nothing(toy: Toy, tmp_path: Path) -> None:
     build = made(toy)
     (path,) = build.files("states")
     data = path.read_bytes()
-    path.write_bytes(data[:-20])
-    with pytest.raises(ArmError, match="cannot be read") as caught:
-        export("first_release", build.folder, tmp_path / "box" / "out")
-    assert caught.value.next_command == f"arm validate {build.folder}"
+    picture = data.index(b"\x89PNG")
+    for damaged in (data[:-20], data[:picture] + bytes(8) + data[picture + 8 :]):  # the latter is a file like any other
+        path.write_bytes(damaged)
+        with pytest.raises(ArmError, match="is not the file that the manifest names") as caught:
+            export("first_release", build.folder, tmp_path / "box" / "out")
+        assert caught.value.where == str(path)
+        assert caught.value.next_command == f"arm validate {build.folder}"
     path.unlink()
     path.symlink_to("/etc/hostname")
     with pytest.raises(ArmError, match="does not lie in the build"):
