@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..cards.gallery.choice import BUDGET, ITEMS, TABLES, Choice
 from . import output
 from .source import built, place
 
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from ..schemas.built import BuiltTables
     from .progress import Show
 
-# As in cards/gallery/choice.py, which a test compares: `arm --help` loads nothing of it.
-TABLES = (
-    "selection_sft", "bt_pairs", "pointwise_scores", "actor_sft", "reserve", "bench_items", "teacher_labels",
-    "candidate_sets", "states", "coverage",
-)  # fmt: skip
 MEGABYTE = 1_000_000
 
 
@@ -39,9 +35,9 @@ MEGABYTE = 1_000_000
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write; an earlier gallery is replaced, nothing else is. [default: NAME-vVERSION-review.html]",
 )  # fmt: skip
-@click.option("--items", type=click.IntRange(min=1), default=129, show_default=True, help="At most so many items.")
+@click.option("--items", type=click.IntRange(min=1), default=ITEMS, show_default=True, help="At most so many items.")
 @click.option(
-    "--budget", type=click.FloatRange(min=0.2), default=50.0, show_default=True, metavar="MB",
+    "--budget", type=click.FloatRange(min=0.2), default=BUDGET / MEGABYTE, show_default=True, metavar="MB",
     help="Largest size of the file, in megabytes; what does not fit is left out and counted.",
 )  # fmt: skip
 @click.option(
@@ -70,7 +66,6 @@ def command(
     items: share it like the data. Verdicts stay in the browser until they are exported as review.jsonl, which the next
     build applies when the registry declares it as a source of kind reviews.
     """
-    from ..cards.gallery.choice import Choice
     from ..cards.gallery.data import gallery
     from ..cards.gallery.writing import refuse, write
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import orjson
 import pytest
-from action_reward_models.cards.gallery import choice
 from action_reward_models.cards.gallery.writing import is_gallery
-from action_reward_models.cli import arm, review
+from action_reward_models.cli import arm
 from action_reward_models.tests import processes
 from click.testing import CliRunner, Result
 
@@ -98,10 +97,3 @@ def test_what_is_refused(here: Path, words: list[str], status: int, said: str) -
     assert done.returncode == status, done.stderr
     assert said in done.stderr
     assert (here / "registry.yaml").read_text("utf-8").startswith("# A registry")
-
-
-def test_options_are_those_of_the_gallery() -> None:
-    options = {str(option.name): option for option in review.command.params}
-    assert review.TABLES == choice.TABLES
-    assert options["items"].default == choice.ITEMS
-    assert options["budget"].default == choice.BUDGET / review.MEGABYTE
