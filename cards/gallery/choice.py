@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 # Tables with rows that somebody trains on or evaluates with, in the order in which the page lists them.
@@ -44,6 +44,6 @@ def heads(item_id: str) -> Iterator[str]:
         end = item_id.rfind("|", 0, end)
 
 
-def first_of(ids: Iterable[str], known: Iterable[str]) -> str | None:
+def first_of(ids: Iterable[str], known: Container[str]) -> str | None:
     """The first of ``ids`` that is known."""
     return next((one for one in ids if one in known), None)

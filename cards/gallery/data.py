@@ -43,12 +43,13 @@ def gallery_data(
     ``data["left_out"]`` has how many of the sample are not on the page, by reason. ``room``: bytes of the page.
     """
     units = Units(tables, choice)
-    sample = Sample(units, 2 * choice.items + 16)  # as many again may not fit, or not be in the build
+    tried = 2 * choice.items + 16  # as many again may not fit, or not be in the build
+    sample = Sample(units, tried)
     if missing := [one for one in choice.ids if one not in units.met]:
         raise unknown_ids(tables, missing)
     if not sample.counts:
         raise nothing_matches(tables, choice)
-    sequence = sample.sequence()[: 2 * choice.items + 16]
+    sequence = sample.sequence()[:tried]
     most = room or choice.budget
     found = find(tables, sequence, Pictures(most * 3 // 4))
     data = _head(tables, shown_as, sample.counts)

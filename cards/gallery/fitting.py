@@ -21,7 +21,6 @@ class Fitting:
 
     found: Found
     room: int
-    items: list[Row] = field(default_factory=list)
     states: dict[str, Row] = field(default_factory=dict)
     sets: dict[str, Row] = field(default_factory=dict)
     labels: dict[str, Row] = field(default_factory=dict)
@@ -41,7 +40,6 @@ class Fitting:
         if cost > self.room:
             return False
         self.room -= cost
-        self.items.append(item)
         self.states |= state
         self.sets |= set_
         self.labels |= label

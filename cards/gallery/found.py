@@ -8,7 +8,7 @@ from typing import Any
 
 from ...schemas.built import BuiltTables
 from ...schemas.store import ID_FIELDS
-from .choice import heads
+from .choice import first_of, heads
 from .pictures import Pictures
 from .units import Unit
 
@@ -29,13 +29,13 @@ class Found:
 
     def label_id(self, item_id: str) -> str | None:
         """The label that an excluded unit belongs to; likewise the others."""
-        return next((head for head in heads(item_id) if head in self.labels), None)
+        return first_of(heads(item_id), self.labels)
 
     def set_id(self, item_id: str) -> str | None:
-        return next((head for head in heads(item_id) if head in self.sets), None)
+        return first_of(heads(item_id), self.sets)
 
     def state_id(self, item_id: str) -> str | None:
-        return next((head for head in heads(item_id) if head in self.states), None)
+        return first_of(heads(item_id), self.states)
 
     def pick(self, label_id: str) -> int | None:
         """The candidate (0-based) from which training rows follow: a reviewer's answer comes before the label's own."""

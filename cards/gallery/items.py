@@ -21,6 +21,10 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
     "reserve": ("reason", "selected_by", "quality"),
     "bench_items": ("bench", "group_id", "origin", "options", "expected_index"),
 }
+_NOTHING: Row = {
+    "order": None, "prompt": None, "replies": [], "images": [],
+    "prompt_id": None, "prompt_sha256": None, "rendered_sha256": None,
+}  # fmt: skip
 _INDEX = re.compile(r"[0-9]{1,9}")
 _SELECTION = re.compile(r'\{"selection": ([0-9]{1,9})\}\s*\Z')  # 1-based: how a completion ends
 
@@ -46,7 +50,7 @@ def item(unit: Unit, found: Found) -> Row | None:
         replies=[[name, row[name]] for name in titles],
         **{name: row.get(name) for name in ("prompt_id", "prompt_sha256", "rendered_sha256")},
         images=[reference.removeprefix("sha256:") for reference in row.get("images") or ()],
-        pair_type=row.get("pair_type"),
+        kind=row.get("pair_type"),
     )  # fmt: skip
 
 
@@ -66,11 +70,14 @@ def _excluded(unit: Unit, row: Row, found: Found) -> Row | None:
     kind = None
     if unit.table == "bt_pairs" and chosen in candidates and rejected in candidates:
         kind = pair_type(markers.parsed(candidates[chosen]), markers.parsed(candidates[rejected]))
-    return _whole(unit, found, ids, chosen, rejected, split=split, facts=facts, pair_type=kind)
+    return _whole(unit, found, ids, chosen, rejected, split=split, facts=facts, kind=kind)
 
 
-def _whole(unit: Unit, found: Found, ids: Row, chosen: int | None, rejected: int | None, **more: Any) -> Row:
-    split, kind = more.pop("split"), more.pop("pair_type")
+def _whole(
+    unit: Unit, found: Found, ids: Row, chosen: int | None, rejected: int | None, *,
+    split: str, kind: str | None, facts: list[list[str]], **shown: Any,
+) -> Row:  # fmt: skip
+    """``kind`` is its pair type; ``shown`` has what a row of a table shows, and an excluded unit does not."""
     label = found.labels.get(ids["label_id"] or "")
     state = found.states.get(ids["state_id"] or "")
     reason = unit.excluded and unit.excluded["reason"]
@@ -84,7 +91,6 @@ def _whole(unit: Unit, found: Found, ids: Row, chosen: int | None, rejected: int
         "status": label["status"] if label else None,
         "tie": None if not label or label["selected_index"] is None else "tie" if label["tie_indices"] else "no tie",
     }
-    nothing: Row = {"order": None, "prompt": None, "replies": [], "prompt_id": None, "prompt_sha256": None}
     return {
         "id": unit.id,
         "table": unit.table,
@@ -93,10 +99,9 @@ def _whole(unit: Unit, found: Found, ids: Row, chosen: int | None, rejected: int
         **ids,
         "chosen_index": chosen,
         "rejected_index": rejected,
-        **nothing,
-        "rendered_sha256": None,
-        "images": [],
-        **more,
+        "facts": facts,
+        **_NOTHING,
+        **shown,
         "facets": facets,
         "earlier": _earlier([unit.id, *ids.values()], unit, found),
     }

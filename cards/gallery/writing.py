@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from ...schemas.errors import ArmError
@@ -29,19 +28,13 @@ def write(page: bytes, out: Path) -> None:
     """Write the page, in the place of an earlier gallery if there is one. Raises ArmError like `refuse`, OSError."""
     refuse(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", suffix=".part", delete=False) as file:
+    work = out.with_name(f".{out.name}-{os.getpid()}")
+    with work.open("xb") as file:
         try:
             file.write(page)
             file.flush()
             os.fsync(file.fileno())
-            Path(file.name).chmod(0o666 & ~_umask())
-            Path(file.name).replace(out)
+            work.replace(out)
         except BaseException:
-            Path(file.name).unlink(missing_ok=True)
+            work.unlink(missing_ok=True)
             raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
