@@ -4,6 +4,7 @@
 const KEPT = `arm-review:${DATA.identity_sha256}`;
 const ALIAS = "arm-review:alias";
 const FIELDS = ["item_id", "verdict", "selected_index", "note", "reviewer", "time"]; // of a line of review.jsonl
+const ID = /^[^\u0000-\u001f\u007f]{1,4096}$/u;
 const VERDICTS = ["keep", "drop", "relabel", "note"];
 const TIME = /^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$/; // UTC, to the second
 let notes = new Map();
@@ -125,7 +126,8 @@ function load(text) {
     try {
       record = JSON.parse(line);
     } catch { /* told below */ }
-    if (!sound(record) || record.reviewer === "" || !isText(record.item_id) || record.item_id === "" || Object.keys(record).some((key) => !FIELDS.includes(key))) {
+    if (!sound(record) || record.reviewer === "" || !isText(record.item_id) || !ID.test(record.item_id)
+      || Object.keys(record).some((key) => !FIELDS.includes(key))) {
       bad.push(at + 1);
       return;
     }

@@ -18,9 +18,9 @@ from action_reward_models.tests.cards.gallery.made import Made, candidate
 from PIL import Image, ImageDraw
 
 if TYPE_CHECKING:
-    from tests.builders.conftest import Toy
-    from tests.cards.gallery.browser import Context, Gallery
-    from tests.cards.gallery.conftest import Page
+    from action_reward_models.tests.builders.conftest import Toy
+    from action_reward_models.tests.cards.gallery.browser import Context, Gallery
+    from action_reward_models.tests.cards.gallery.conftest import Page
 
 Person = Callable[..., "Context"]
 Point = tuple[float, float]
@@ -301,7 +301,10 @@ def test_markers_and_boxes_stay_as_they_were_switched(person: Person) -> None:
         )
         made.data["states"][name]["elements"] = [{"index": 0, "tag": "a", "text": "", "box": [0, 0, 8, 8]}]
     page = person().open(made.data, made.pictures)
-    count = lambda kind: sum(one.is_visible() for one in page.page.locator(kind).all())  # noqa: E731
+
+    def count(kind: str) -> int:
+        return sum(one.is_visible() for one in page.page.locator(kind).all())
+
     assert (count(".marker"), count(".drag"), count(".element")) == (3, 1, 0)
     page.press("m", "b", "j")
     assert (count(".marker"), count(".drag"), count(".element")) == (0, 0, 1)
