@@ -11,6 +11,7 @@ ends in EOI; libjpeg fills the rest with grey and Pillow does not say so.
 
 from __future__ import annotations
 
+import base64
 import binascii
 import hashlib
 import io
@@ -37,6 +38,7 @@ __all__ = [
     "ImageChecker",
     "ImageError",
     "Limits",
+    "data_url",
     "decode_data_url",
     "grey",
     "measured",
@@ -120,6 +122,11 @@ class ImageChecker:
             return _Known(source, media_type, *size, ops, None)
         self.limits.check_bytes(len(changed), "re-encoded image")
         return _Known(hashlib.sha256(changed).hexdigest(), "image/png", *size, ops, changed)
+
+
+def data_url(data: bytes) -> str:
+    """The picture as a base64 ``data:image/...`` URL, as `decode_data_url` reads it."""
+    return f"data:{sniff(data) or 'image/unknown'};base64,{base64.b64encode(data).decode()}"
 
 
 def decode_data_url(url: str, limits: Limits = Limits()) -> bytes:  # noqa: B008  (frozen)

@@ -19,8 +19,8 @@ import orjson
 
 from ...schemas import jsonl
 from ...schemas.built import BuiltTables
+from ...schemas.columns import picture_name
 from ...schemas.errors import UsageError
-from ...schemas.images import sniff
 from ..importers.pictures import PictureError, inside
 from ..ledger import Row
 from . import first_release_rows, training
@@ -29,7 +29,6 @@ from .types import Exported
 STATES, SETS, LABELS = "states_full.jsonl", "candidates_merged.jsonl", "labels_drawlevel.jsonl"
 # No picture may stand for one of them, nor in their folders.
 _TAKEN = {STATES, SETS, LABELS, "labels.jsonl", "planted.json", "selection_sft", "scalar_rm"}
-_ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
 _FOLDER = "state_images"
 # What the system says of a path that no file can have beside those that are there.
 _NO_PLACE = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ}
@@ -125,8 +124,7 @@ class _Export:
         if reference not in shown:
             return "its screenshot is referred to and not embedded"
         if images is None:
-            ending = _ENDINGS.get(sniff(shown[reference]) or "", "")
-            images = [f"{_FOLDER}/{row['screenshot_sha256']}{ending}"]
+            images = [f"{_FOLDER}/{picture_name(reference, shown[reference])}"]
         if not images:
             return "its record names no picture and the row has one"
         if images[-1][:5].lower() != "data:" and (problem := self._put(images[-1], reference, shown[reference])):

@@ -7,7 +7,6 @@ refuse, or read as something else, is none.
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from ...prompts.escape import escape_tokens
 from ...schemas.built import BuiltTables
 from ...schemas.columns import picture_name
 from ...schemas.errors import UsageError
-from ...schemas.images import sniff
+from ...schemas.images import data_url
 from ...schemas.store import ID_FIELDS
 from ...schemas.validate import for_schema
 from ..importers import Context, Imported, ImportedRow, InvalidTurn, first_release_rows
@@ -112,8 +111,7 @@ class _Reader:
 
     def __call__(self, record: Row, pictures: Sequence[bytes]) -> Row | str:
         """The row that comes of it, or why there is none."""
-        urls = [f"data:{sniff(picture)};base64,{base64.b64encode(picture).decode()}" for picture in pictures]
-        whole = {**record, "images": urls}
+        whole = {**record, "images": [data_url(picture) for picture in pictures]}
         if problems := self._validator.problems(whole):
             return f"the format does not take it: {' '.join(problems[0])}"
         said: Imported = next(iter(self._read(whole, Context("function", Path()))))

@@ -7,7 +7,6 @@ its guides give them (November 2026); where guides differ, the lower one.
 
 from __future__ import annotations
 
-import base64
 import io
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ import orjson
 from ...prompts.replies import parse_selection
 from ...schemas.built import BuiltTables
 from ...schemas.errors import UsageError
-from ...schemas.images import sniff
+from ...schemas.images import data_url, sniff
 from ..ledger import Row
 from . import training
 from .types import Exported
@@ -65,7 +64,7 @@ def export(tables: BuiltTables, out: Path, exported: Exported) -> None:
 
 def example(row: Row, pictures: list[bytes]) -> Row:
     """A row as the service reads one: a turn of text alone is text, any other a list of parts; the reply comes last."""
-    urls = iter(_data_url(picture) for picture in pictures)
+    urls = iter([data_url(picture) for picture in pictures])
     messages = []
     for message in [*row["prompt"], *row["completion"]]:
         parts: list[dict[str, Any]] = [
@@ -120,10 +119,6 @@ class _File:
         self._pictured += pictured
         self.examples += 1
         return None
-
-
-def _data_url(picture: bytes) -> str:
-    return f"data:{sniff(picture)};base64,{base64.b64encode(picture).decode()}"
 
 
 def _mode(picture: bytes) -> str:

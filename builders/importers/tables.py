@@ -6,13 +6,12 @@ actions, ties, provenance, the split.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...schemas import jsonl
 from ...schemas.errors import ArmError
-from ...schemas.images import sniff
+from ...schemas.images import data_url
 from .chat import without_nulls
 from .pictures import read_picture
 from .types import Context, ImportedState, InvalidTurn
@@ -41,7 +40,7 @@ def _state_record(row: Row, picture: Callable[[str], bytes]) -> Row:
     shown = row["screenshot"]
     return {
         **{name: row[name] for name in (*_STATE, "screenshot_ops")},
-        "screenshot": None if shown is None else _data_url(picture(shown)),
+        "screenshot": None if shown is None else data_url(picture(shown)),
     }
 
 
@@ -58,7 +57,7 @@ def _ready_record(row: Row, picture: Callable[[str], bytes]) -> Row:
     """A training row; its messages, which Parquet fills with nulls, hold only the keys they need."""
     messages: Row = {k: without_nulls(row[k]) for k in ("prompt", "completion", "chosen", "rejected") if k in row}
     left = {name: value for name, value in row.items() if name not in ("rendered_sha256", "split")}
-    return {**left, **messages, "images": [_data_url(picture(reference)) for reference in row["images"]]}
+    return {**left, **messages, "images": [data_url(picture(reference)) for reference in row["images"]]}
 
 
 def _review_record(row: Row, _: Callable[[str], bytes]) -> Row:
@@ -76,10 +75,6 @@ RECORDS: Mapping[str, Callable[[Row, Callable[[str], bytes]], Row]] = {
     "pointwise_scores": _ready_record,
     "reviews": _review_record,
 }
-
-
-def _data_url(picture: bytes) -> str:
-    return f"data:{sniff(picture) or 'image/unknown'};base64,{base64.b64encode(picture).decode()}"
 
 
 # -- records -> what builders take -------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import IO
 import orjson
 
 from ....schemas.built import BuiltTables
-from ....schemas.images import sniff
+from ....schemas.columns import picture_name
 from ....schemas.store import ID_FIELDS
 from ...ledger import Row
 from .. import training
@@ -27,7 +27,6 @@ from ..types import Exported
 from . import folder
 from .records import escape, record_of, thinks
 
-_ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
 _TABLES = ("selection_sft", "bt_pairs", "actor_sft")
 
 
@@ -83,7 +82,7 @@ class _Export:
     def _put(self, reference: str, data: bytes) -> str:
         """Write a picture, once, and return its path. Its name is its digest: nothing that somebody wrote is a path."""
         if reference not in self.places:
-            place = f"images/{reference.removeprefix('sha256:')}{_ENDINGS.get(sniff(data) or '', '')}"
+            place = f"images/{picture_name(reference, data)}"
             (self.out / "images").mkdir(exist_ok=True)
             (self.out / place).write_bytes(data)
             self.places[reference] = place
