@@ -126,7 +126,7 @@ function start() {
   });
   byId("help-open").addEventListener("click", () => byId("help").showModal());
   byId("help").append(el("form", { method: "dialog" }, el("button", { title: "Close (Esc)" }, "Close")), el("h2", {}, "Keys"), el("dl", {}, KEYS.map(([keys, what]) => [el("dt", {}, keys.split(" or ").map((one, n) => [n ? " or " : "", el("kbd", {}, one)])), el("dd", {}, what)])),
-    el("h2", {}, "What is here"), sampled());
+    el("h2", {}, "What is here"), ...sampled());
   document.addEventListener("keydown", key);
   addEventListener("storage", (event) => { // the same build in another tab
     if (event.key !== KEPT) return;
