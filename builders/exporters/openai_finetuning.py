@@ -17,7 +17,7 @@ import orjson
 from ...prompts.replies import parse_selection
 from ...schemas.built import BuiltTables
 from ...schemas.errors import UsageError
-from ...schemas.images import data_url, sniff
+from ...schemas.images import ImageError, data_url, measured, sniff
 from ..ledger import Row
 from . import training
 from .types import Exported
@@ -94,6 +94,10 @@ def problem(row: Row, pictures: list[bytes]) -> str | None:
         kind = sniff(picture)
         if kind not in FORMATS:
             return f"its picture is {kind or 'of no known format'}, and the service takes {', '.join(FORMATS)}"
+        try:
+            measured(picture)
+        except ImageError as error:  # of a build that somebody else published
+            return f"its picture cannot be read: {error.message}"
         if len(picture) > MAX_PICTURE_BYTES:
             return f"its picture has {len(picture):,} bytes, and the service takes {MAX_PICTURE_BYTES:,}"
         if (mode := _mode(picture)) not in MODES:
@@ -122,7 +126,7 @@ class _File:
 
 
 def _mode(picture: bytes) -> str:
-    """The picture's mode, by its header; the build has decoded it already."""
+    """The picture's mode, by its header, which was read already."""
     from PIL import Image
 
     with Image.open(io.BytesIO(picture), formats=[kind.partition("/")[2] for kind in FORMATS]) as opened:

@@ -15,7 +15,7 @@ def refuse(out: Path) -> None:
     """Raise ArmError where no gallery can be written: a folder, or a file that is none."""
     if out.is_dir():
         raise ArmError("is a folder", where=str(out), next_command="--out FILE.html")
-    if out.is_symlink() or (out.exists() and not is_gallery(out)):
+    if out.is_symlink() or (out.exists() and not (out.is_file() and is_gallery(out))):
         raise ArmError("is there, and no gallery that could be replaced", where=str(out), next_command="--out NEW.html")
 
 

@@ -122,6 +122,13 @@ def built(toy: Toy, records: list[Row]) -> Build:
     return hostile.build(toy, ("selection_sft", records), tables=("selection_sft",), split=SplitSpec(0.0, 1), **changes)
 
 
+@pytest.mark.parametrize("damaged", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff" + bytes(20)])
+def test_a_picture_that_no_build_lets_through_is_named(damaged: bytes) -> None:
+    row = hostile.selection("r", hostile.message("user", "q", 1))
+    assert finetuning.problem(row, [encoded("PNG")]) is None
+    assert (finetuning.problem(row, [damaged]) or "").startswith("its picture cannot be read: ")
+
+
 def test_what_the_service_does_not_take_is_named(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "MAX_PICTURE_BYTES", 20_000)
     given: list[tuple[str, list[bytes], str | None]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,12 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "dangling.html").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ArmError, match="is there, and no gallery"):
         write(PAGE, tmp_path / "dangling.html")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.html")
+    with pytest.raises(ArmError, match="is there, and no gallery"):
+        write(PAGE, tmp_path / "pipe.html")
 
 
 def test_a_failed_write_leaves_the_earlier_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
