@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 
 from ..schemas import jsonl
+from ..schemas.errors import Issue
 from ..schemas.ids import sha256_hex
 from . import actors, teacher_labels
 from .gathering import COPIED, Gathering, Place, SeenState, SourceFile, context_of
@@ -48,7 +49,7 @@ class _Dealing:
             for _ in range(buckets)
         ]
         self.state_of: dict[str, SeenState] = {}  # by set id
-        self.state_of_label: dict[str, SeenState] = {}  # by label id, of those that begin with no id of theirs
+        self.set_of_label: dict[str, str] = {}  # of labels whose id does not say it
         self.pool = Drawing(gathered.spec)
 
     # -- what names a state or a set --------------------------------------------------------------------------------
@@ -76,15 +77,24 @@ class _Dealing:
                 source, _, _, row, place = found
                 state.labelled = True
                 teacher = row.get("teacher") or source.constants.get("teacher")
-                label_id = row.get("label_id") or teacher_labels.id_of(row["set_id"], teacher)
-                if nearest(label_id, self.state_of, self.g.states) is not state:
-                    self.state_of_label[label_id] = state
+                self._label(row.get("label_id") or teacher_labels.id_of(row["set_id"], teacher), state, found)
                 self.pool.pick(row["set_id"], teacher, row["selection"])
                 if legacy.holds_out(row):
                     self.extra[state.bucket]["held_out"].append((place[0], place[2]))  # (file, offset)
         for found in self._all("candidate_scores"):
             self._joined("candidate_scores", "a record of scores", found)
         self.g.tally.labelled_states = sum(state.labelled for state in self.g.states.values())
+
+    def _label(self, label_id: str, state: SeenState, found: Found) -> None:
+        """Where reviews of a label are heard. An id that labels of two sets have is an issue whatever the source
+        declares: what rests on one of them would depend on which files they fall in."""
+        _, file, line, row, _ = found
+        set_id = row["set_id"]
+        if label_id.startswith(f"{set_id}|") and nearest(label_id, self.state_of, self.g.states) is state:
+            return
+        if (other := self.set_of_label.setdefault(label_id, set_id)) != set_id:
+            message = f"the id {label_id!r} is that of a label of the set {other!r}, too"
+            self.g.issues.append(Issue(file.name, line.number, "$.label_id", message))
 
     def _joined(self, kind: str, what: str, found: Found) -> SeenState | None:
         """Index a record that names a set; None, and its place in the account, when there is no such set."""
@@ -120,7 +130,8 @@ class _Dealing:
     def rest(self) -> None:
         """Ready-made rows, reviews, episodes that are compared, and what all buckets have to know."""
         g = self.g
-        homes = Homes(g.states, self.state_of, self.state_of_label, g.ends, self.buckets)
+        labels = {label_id: self.state_of[set_id] for label_id, set_id in self.set_of_label.items()}
+        homes = Homes(g.states, self.state_of, labels, g.ends, self.buckets)
         for kind in READY:
             homes.take(kind, g.rows.get(kind, ()))
             for found in g.rows.get(kind, ()):

@@ -292,6 +292,20 @@ def test_a_review_finds_its_label_whatever_its_id_begins_with(scene: Toy, label_
         assert len(made.rows("reviews")) == 2
 
 
+def test_one_id_for_labels_of_two_sets_is_refused(scene: Toy) -> None:
+    """Which of them a review is about would depend on the files that they fall in."""
+    row = build(scene).row("teacher_labels", label_id=LABEL)
+    own = {name: row[name] for name in load("table_label/1")["properties"]} | {"label_id": "r0"}
+    sources = [source for source in scene.sources() if source.kind != "teacher_labels"]
+    records = [own, own | {"set_id": "b__t0#d0"}]
+    for how in ("error", "exclude"):
+        labels = scene.lay("teacher_labels", "table", "own.jsonl", records, on_invalid=how)
+        with pytest.raises(ArmError) as caught:
+            scene.build(sources=(*sources, labels))
+        (issue,) = caught.value.issues
+        assert str(issue) == f"own.jsonl:2 $.label_id the id 'r0' is that of a label of the set {SET!r}, too"
+
+
 # -- real records ---------------------------------------------------------------------------------------------------
 
 
