@@ -11,14 +11,15 @@ from typing import Any
 from ...prompts.escape import escape_tokens
 from ...schemas.built import BuiltTables
 from ...schemas.ids import sha256_hex
-from ...schemas.store import ID_FIELDS
+from ...schemas.store import ID_FIELDS, UNSPLIT
 from ..ledger import Row
+from ..spec import BASE_TABLES
 from .types import Exported
 
 SIDES = ("prompt", "completion", "chosen", "rejected")  # columns of messages
 NOT_HERE = "its picture is referred to, and no table embeds it"
 # Tables that training rows are made of, and those that say how: no trainer reads them.
-_BEHIND = {"states", "candidate_sets", "teacher_labels", "exclusions", "reviews"}
+_BEHIND = {*BASE_TABLES, *UNSPLIT}
 
 
 def rows(
