@@ -82,7 +82,8 @@ class Pairs:
     def _selected(self, host: Host, scene: Scene, label: Row, reason: str | None) -> list[_Made]:
         """The label's pick against every other candidate."""
         picked, label_id = label["selected_index"], label["label_id"]
-        found = selected(label_id, picked, scene.parsed, scene.view, self._spec.rules, self._verdict(host, reason))
+        verdict = self._verdict(host, reason, label_id)
+        found = selected(label_id, picked, scene.parsed, scene.view, self._spec.rules, verdict)
         return self._rows(host, scene, found, self._spec.max_pairs_per_set or None, label)
 
     def _scored(self, host: Host, scene: Scene, limit: int | None, reason: str | None) -> list[_Made]:
@@ -115,7 +116,7 @@ class Pairs:
         if wanted.cross_task:
             drawn = self._pool.drawn(label, scene, taken, self._spec.rules, wanted.cross_task)
             units += [("cross_task", n, drawn[n] if n < len(drawn) else None) for n in range(wanted.cross_task)]
-        verdict = self._verdict(host, reason)
+        verdict = self._verdict(host, reason, label_id)
         found: list[Comparison] = []
         others: dict[str, tuple[str, Row]] = {}
         for kind, number, made in units:
@@ -186,12 +187,12 @@ class Pairs:
         label_id = label["label_id"] if label else ""
         return [_Made(c, None if c.reason else rows[c.id], label_id) for c in settled]
 
-    def _verdict(self, host: Host, reason: str | None) -> Callable[[str], str | None]:
+    def _verdict(self, host: Host, reason: str | None, label_id: str | None = None) -> Callable[[str], str | None]:
         """What was said of a comparison, under its own id or its pair's, or of what it belongs to."""
         said = reason.removeprefix("review_") if reason else None
 
         def verdict(unit: str) -> str | None:
-            own = host.reviews.verdict("bt_pairs", unit, f"{unit}|{self._prompt.id}")
+            own = host.reviews.verdict("bt_pairs", unit, f"{unit}|{self._prompt.id}", label_id=label_id)
             return said or own
 
         return verdict

@@ -23,7 +23,7 @@ def add(host: Host, ledger: Ledger, label: Row, scene: Scene, reasons: Set[str |
         return
     row_id = f"{label['label_id']}|reserve"
     ledger.units_in["reserve"] += 1
-    verdict = host.reviews.verdict("reserve", row_id)
+    verdict = host.reviews.verdict("reserve", row_id, label_id=label["label_id"])
     if verdict in ("drop", "relabel"):
         ledger.exclude("reserve", "teacher_labels", row_id, f"review_{verdict}")
         return

@@ -40,10 +40,12 @@ class Reviews:
             known = self._tables.get(item_id, table)
             self._tables[item_id] = min(known, table, key=_ORDER.__getitem__)
 
-    def verdict(self, table: str, *item_ids: str) -> str | None:
+    def verdict(self, table: str, *item_ids: str, label_id: str | None = None) -> str | None:
         """keep, drop, relabel, or None when nobody decided; the newest where an item has several ids.
 
-        A label that was relabelled with another pick is kept: it waits for nothing.
+        A label that was relabelled with another pick is kept: it waits for nothing. ``label_id``: of the label that
+        the item is made of. A pick that was named for it later is what a relabel of the item waited for, and a later
+        keep of it is one of its row of selection_sft, which `exclusions` shows under the label's id.
         """
         newest: Row | None = None
         for item_id in item_ids:
@@ -54,7 +56,13 @@ class Reviews:
                 newest = max(newest or record["row"], record["row"], key=_age)
         if newest is None:
             return None
-        return "keep" if newest["selected_index"] is not None else str(newest["verdict"])
+        verdict = "keep" if newest["selected_index"] is not None else str(newest["verdict"])
+        later = self._newest_of_label(label_id)
+        if later is None or _age(later) < _age(newest):
+            return verdict
+        if later["selected_index"] is not None:
+            return None if verdict == "relabel" else verdict
+        return "keep" if later["verdict"] == "keep" and table == "selection_sft" else verdict
 
     def answer(self, label: Row, candidates: int) -> int | None:
         """The candidate (0-based) that a person put in the place of the label's pick; None where nobody did.
@@ -100,6 +108,11 @@ class Reviews:
                     take(row)
             if taken and table is not None:
                 count["reviewed_items", table] += 1
+
+    def _newest_of_label(self, label_id: str | None) -> Row | None:
+        if label_id not in self._records:
+            return None
+        return next((record["row"] for record in self._deciding("teacher_labels", label_id)[-1:]), None)
 
     def _deciding(self, table: str, item_id: str) -> Sequence[Row]:
         """The verdicts on an item that can be meant, the oldest first. Only a label has a pick to be replaced."""

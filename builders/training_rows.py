@@ -94,10 +94,10 @@ class TrainingRows:
         if self._pairs:
             self._pairs.settle(self)
 
-    def reviewed(self, table: str, row_id: str) -> str | None:
+    def reviewed(self, table: str, row_id: str, label_id: str | None = None) -> str | None:
         """The reason why a person took a row out, if somebody did. It is asked of rows that fall out anyway, too: a
-        review of one of them has met its item."""
-        verdict = self.reviews.verdict(table, row_id)
+        review of one of them has met its item. ``label_id`` as in `Reviews.verdict`."""
+        verdict = self.reviews.verdict(table, row_id, label_id=label_id)
         return f"review_{verdict}" if verdict in ("drop", "relabel") else None
 
     def finish(self, train_screenshots: set[str]) -> None:
@@ -130,7 +130,7 @@ class TrainingRows:
             return error.reason
         if isinstance(row, str):
             return row
-        if reason := self.reviewed("selection_sft", row["row_id"]):
+        if reason := self.reviewed("selection_sft", row["row_id"], label["label_id"]):
             return reason
         self.keep("selection_sft", row)
         return None
@@ -183,7 +183,7 @@ class TrainingRows:
         try:
             for choice, reason, row in actor_sft.build(label, scene, self._spec.actor_sft):
                 ledger.units_in["actor_sft"] += 1
-                said = self.reviewed("actor_sft", choice)
+                said = self.reviewed("actor_sft", choice, label["label_id"] if label else None)
                 if outcome := reason or said:
                     ledger.exclude("actor_sft", "choices", choice, outcome)
                 elif row is not None:

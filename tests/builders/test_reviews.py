@@ -108,3 +108,37 @@ def test_reviews_find_their_bucket(toy: Toy) -> None:
     build = _build(toy, *reviews, shards=4)
     assert len(build.rows("bt_pairs")) == 6
     assert build.identity["ledger"]["reviews"]["out"] == 6
+
+
+ROW = f"{LABEL}|selection/1"
+
+
+def _answer(index: int, day: int) -> dict[str, Any]:
+    return _review(LABEL, "relabel", day) | {"selected_index": index}
+
+
+def test_a_pick_named_later_is_what_a_relabelled_row_waited_for(scene: Toy) -> None:
+    """The row comes back with it, and so does a pair; what was relabelled after the pick waits."""
+    pair = f"{LABEL}|1|scalar/1"
+    waiting = [_review(ROW, "relabel", 1), _review(pair, "relabel", 1)]
+    assert not _build(scene, *waiting).rows("selection_sft")
+    build = _build(scene, *waiting, _answer(2, 2))
+    row = build.row("selection_sft")
+    assert row["completion"][0]["content"][0]["text"].endswith(f'{{"selection": {row["order"].index(2) + 1}}}')
+    assert build.row("bt_pairs", rejected_index=1)["chosen_index"] == 2
+    build = _build(scene, *(review | {"time": "2026-01-03T00:00:00Z"} for review in waiting), _answer(2, 2))
+    assert not build.rows("selection_sft")
+    assert _reasons(build)["1"] == ("review_relabel", "quarantined")
+
+
+def test_a_pick_named_later_brings_no_dropped_row_back(scene: Toy) -> None:
+    assert not _build(scene, _review(ROW, "drop", 1), _answer(2, 2)).rows("selection_sft")
+
+
+@pytest.mark.parametrize("said", ["drop", "relabel"])
+def test_a_row_that_was_taken_out_comes_back_by_the_id_that_exclusions_show(scene: Toy, said: str) -> None:
+    before = _build(scene, _review(ROW, said, 2))
+    (row,) = before.rows("exclusions", stage="selection_sft")
+    assert (row["source_id"], row["reason"]) == (LABEL, f"review_{said}")
+    assert _build(scene, _review(ROW, said, 2), _review(LABEL, "keep", 3)).rows("selection_sft")
+    assert not _build(scene, _review(ROW, said, 2), _review(LABEL, "keep", 1)).rows("selection_sft")
