@@ -26,6 +26,7 @@ class Found:
     sets: dict[str, Row] = field(default_factory=dict)
     states: dict[str, Row] = field(default_factory=dict)
     reviews: dict[str, list[Row]] = field(default_factory=dict)  # item -> what was said, the oldest first
+    prompts: tuple[str, ...] = ()  # their ids
 
     def label_id(self, item_id: str) -> str | None:
         """The label that an excluded unit belongs to; likewise the others."""
@@ -48,7 +49,7 @@ class Found:
 
 def find(tables: BuiltTables, units: Sequence[Unit], pictures: Pictures) -> Found:
     """Read all that the units show. What a build does not hold is not found, which is no error."""
-    found = Found(pictures)
+    found = Found(pictures, prompts=tuple(prompt["id"] for prompt in tables.identity["prompts"]))
     for table, ids in _by_table(units).items():
         for row in tables.some(table, ID_FIELDS[table], ids, pictures.keep):
             found.rows[table, row[ID_FIELDS[table]]] = {k: v for k, v in row.items() if k not in _HEAVY}
@@ -61,7 +62,7 @@ def find(tables: BuiltTables, units: Sequence[Unit], pictures: Pictures) -> Foun
     _into(found.states, tables, "states", loose | _named(above, "state_id"), pictures)
     if tables.has("reviews"):
         ids = {row[key] for row in above for key in ("label_id", "set_id", "state_id") if row.get(key)}
-        ids |= {head for unit in units for head in heads(unit.id)} | set(found.states)
+        ids |= {name for unit in units for name in unit.names(found.prompts)} | set(found.states)
         for review in tables.some("reviews", "item_id", ids):
             found.reviews.setdefault(review["item_id"], []).append(review)
         for said in found.reviews.values():

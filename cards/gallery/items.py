@@ -9,7 +9,6 @@ from typing import Any
 from ...schemas.actions import pair_type
 from ...schemas.actions.dialect import without_end_of_turn
 from . import markers
-from .choice import heads
 from .found import Found
 from .units import Unit
 
@@ -167,7 +166,7 @@ def _verbs(ids: Row, sides: Iterable[int | None], found: Found) -> list[str]:
 def _earlier(ids: Iterable[str | None], unit: Unit, found: Found) -> list[Row]:
     """What was said of the item or of what it is made of, the newest last."""
     names = ("verdict", "selected_index", "note", "reviewer", "time")
-    every = dict.fromkeys([one for one in ids if one] + list(heads(unit.id)))
+    every = dict.fromkeys([one for one in ids if one] + list(unit.names(found.prompts)))
     said = [review for one in every for review in found.reviews.get(one, ())]
     return [{name: review[name] for name in names} for review in sorted(said, key=lambda review: review["time"])]
 

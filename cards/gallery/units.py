@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...schemas.built import BuiltTables
@@ -28,6 +28,13 @@ class Unit(NamedTuple):
     kind: str
     id: str
     excluded: Row | None = None
+
+    def names(self, prompts: Iterable[str]) -> Iterator[str]:
+        """The ids under which somebody may have spoken of it, or of what it is made of: an excluded unit could have
+        been a row before, which ends in the id of its prompt."""
+        yield from heads(self.id)
+        if self.excluded is not None:
+            yield from (f"{self.id}|{prompt}" for prompt in prompts)
 
     @property
     def stratum(self) -> tuple[str, bool, str, str]:

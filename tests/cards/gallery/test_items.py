@@ -62,6 +62,26 @@ def test_a_relabel_of_an_items_label_is_taken(toy: Toy, many: Callable[..., Buil
                for item in followed)  # fmt: skip
 
 
+def test_what_was_taken_out_shows_who_took_it_out_and_comes_back_from_there(
+    toy: Toy, many: Callable[..., Build], shown: Shown
+) -> None:
+    rows = [item for item in shown(many(), items=2000)[0]["items"] if item["excluded"] is None]
+    dropped = [review(item["id"], "drop") | {"note": item["id"]} for item in rows if item["table"] != "reserve"]
+    after = many(first := toy.lay("reviews", "review", "first.jsonl", dropped))
+    out = [
+        item for item in shown(after, items=2000)[0]["items"] if (item["excluded"] or {}).get("reason") == "review_drop"
+    ]
+    assert len(out) == len(dropped)
+    assert {said["note"] for item in out for said in item["earlier"]} == {said["item_id"] for said in dropped}
+    assert all(item["earlier"] for item in out)
+    kept = [review(item["id"], "keep") | {"time": "2030-01-01T00:00:00Z"} for item in out]
+    again = many(first, toy.lay("reviews", "review", "second.jsonl", kept))
+    for table in {item["table"] for item in rows} - {"reserve"}:
+        assert {item["id"] for item in rows if item["table"] == table} == {
+            row[ID_FIELDS[table]] for row in again.rows(table)
+        }
+
+
 def test_what_rows_show(toy: Toy, shown: Shown) -> None:
     toy.scene("a", "click(1, 1)", "stop()", '<think>why</think>type(2, 5, "x")', "click(1, 1)", pick=2, picture=7)
     toy.labels.clear()
