@@ -38,7 +38,7 @@ _TAG = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+", re.ASCII)
 def fed(manifest: Manifest, kind: str) -> list[str]:
     """The tables of the dataset that records of ``kind`` come into, themselves or in rows made from them."""
     tables = manifest["identity"]["tables"]
-    into = {OWN_TABLE.get(kind), *_feeds(manifest, kind)}
+    into = {kind, OWN_TABLE.get(kind), *_feeds(manifest, kind)}
     return [table for table in TABLES if table in tables and table in into]
 
 

@@ -73,7 +73,7 @@ def command(
     with output.progress() as show, _opened(source, show) as (build, shown_as):
         identity = build.identity
         out = out or Path(f"{identity['name']}-v{identity['version']}-review.html")
-        refuse(out)  # before the work
+        refuse(out, build.folder)  # before the work
         page, data = gallery(build, choice, shown_as)
     write(page, out)
     if as_json:
@@ -111,10 +111,10 @@ def _show(data: dict[str, Any], out: Path, size: int, budget: int) -> None:
         shown, of = counts.setdefault(stratum["table"], [0, 0])
         counts[stratum["table"]] = [shown + stratum["shown"], of + stratum["of"]]
     rows = [[table, f"{shown:,}", f"{of:,}"] for table, (shown, of) in counts.items()]
-    output.table(data["title"], ["rows and exclusions of", "items", "of"], rows)
+    output.table(data["title"], ["rows and exclusions of", "shown", "of"], rows)
     for why, n in data["left_out"].items():
         more = "; a larger --budget takes more" if why == OVER else ""
-        output.note(f"left out: {n:,} of the sample {why}{more}")
+        output.note(f"left out: {n:,} more, {why}{more}")
     pictures = len(data["pictures"])
     output.note(
         f"{len(data['items']):,} items, {pictures:,} pictures, {size / MEGABYTE:.1f} of {budget / MEGABYTE:g} MB"

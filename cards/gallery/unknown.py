@@ -28,7 +28,8 @@ def nothing_matches(tables: BuiltTables, choice: Choice) -> ArmError:
     """No unit passes the filters of the choice."""
     ledger = tables.identity["ledger"]
     reasons = sorted({reason for stage in STAGES for reason in ledger.get(stage, {}).get("excluded", {})})
-    held = [table for table in (*ROW_TABLES, *BASE) if tables.has(table)]
+    rows = [table for table in ROW_TABLES if tables.has(table)]
+    held = rows or [table for table in BASE if tables.has(table)][:1]
     known = f"tables: {', '.join(held)}" + (f"; reasons: {', '.join(reasons)}" if reasons else "")
     asked = [
         *(f"table {one}" for one in choice.tables),
@@ -37,7 +38,8 @@ def nothing_matches(tables: BuiltTables, choice: Choice) -> ArmError:
         *(f"id {one}" for one in choice.ids),
     ]
     said = f"nothing to look at with {', '.join(asked)}; it has {known}" if asked else "nothing to look at"
-    return ArmError(said, where=str(tables.folder))
+    shown = "; states, sets and labels are shown with the rows that are made of them"
+    return ArmError(said + (shown if rows and set(BASE).intersection(choice.tables) else ""), where=str(tables.folder))
 
 
 def nothing_fits(tables: BuiltTables, left_out: Mapping[str, int], choice: Choice) -> ArmError:

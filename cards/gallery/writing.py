@@ -11,8 +11,11 @@ from .page import GENERATOR
 _HEAD = 4096  # bytes in which a gallery says what made it
 
 
-def refuse(out: Path) -> None:
-    """Raise ArmError where no gallery can be written: a folder, or a file that is none."""
+def refuse(out: Path, build: Path | None = None) -> None:
+    """Raise ArmError where no gallery can be written: a folder, a file that is none, or a place in ``build``."""
+    if build is not None and out.resolve().is_relative_to(build.resolve()):
+        message = "is in the build, which holds what its manifest names and nothing else"
+        raise ArmError(message, where=str(out), next_command=f"--out {out.name}")
     if out.is_dir():
         raise ArmError("is a folder", where=str(out), next_command="--out FILE.html")
     if out.is_symlink() or (out.exists() and not (out.is_file() and is_gallery(out))):

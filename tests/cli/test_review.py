@@ -71,7 +71,7 @@ def test_what_machines_read(here: Path) -> None:
 def test_what_does_not_fit_is_counted(here: Path) -> None:
     done = run(NAME, "--budget", "0.3", "--out", "small.html")
     assert done.exit_code == 0, done.output
-    assert "of the sample over the size budget; a larger --budget takes more" in done.output
+    assert "more, over the size budget; a larger --budget takes more" in done.output
     assert (here / "small.html").stat().st_size <= 300_000
 
 
@@ -85,6 +85,8 @@ def test_what_does_not_fit_is_counted(here: Path) -> None:
             "nothing to look at with reason identicle; it has tables: selection_sft, bt_pairs",
         ),
         (["--table", "bench_items"], 1, "nothing to look at with table bench_items"),
+        (["--table", "states"], 1, "states, sets and labels are shown with the rows that are made of them"),
+        (["--out", f"build/{NAME}/page.html"], 1, "is in the build, which holds what its manifest names"),
         (["--table", "pairs"], 2, "'pairs' is not one of"),
         (["--out", "registry.yaml"], 1, "registry.yaml: is there, and no gallery that could be replaced"),
         (["--budget", "0.1"], 2, "0.1 is not in the range x>=0.2"),

@@ -148,7 +148,7 @@ function start() {
 
 // How many of each kind are here, of how many the build has.
 function sampled() {
-  const out = Object.entries(DATA.left_out ?? {}).map(([why, n]) => el("p", { class: "quiet" }, `Left out: ${plural(n, "item")} of the sample, ${why}.`));
+  const out = Object.entries(DATA.left_out ?? {}).map(([why, n]) => el("p", { class: "quiet" }, `Left out: ${plural(n, "more item")}, ${why}.`));
   return [...out, el("table", {}, el("thead", {}, el("tr", {}, ["table", "split", "kind", "here", "of"].map((name) => el("th", {}, name)))),
     el("tbody", {}, DATA.strata.map((s) => el("tr", {}, [s.table, s.split, s.kind, s.shown, s.of].map((value) => el("td", {}, value ?? "–"))))))];
 }
