@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from action_reward_models.benchmarks.processes import Run, run
+from action_reward_models.benchmarks.release_spec import release_spec
 
 HERE = Path(__file__).resolve().parent
 MAX_RATIO = 11.0  # of the script's CPU, on busy cores; the goal is 3, and benchmarks/README.md says what stands between
@@ -29,39 +30,16 @@ MAX_WORKERS_RATIO = 1.15  # CPU of several workers to that of one
 MAX_GROWTH = 1.15  # CPU per row at the largest scale to that at the smallest
 
 
-def build(release: Path, out: Path, images: str, workers: int) -> dict[str, Any]:
+def build(release: Path, out: Path, images: Any, workers: int) -> dict[str, Any]:
     """Build the release as its registry.yaml would; return the account and the row digests."""
     from action_reward_models.builders.runner import build as run_build
-    from action_reward_models.builders.spec import (
-        BASE_TABLES,
-        BuildSpec,
-        PairSpec,
-        PromptSpec,
-        SelectionSpec,
-        SourceSpec,
-        SplitSpec,
-    )  # fmt: skip
 
-    def source(kind: Any, name: str, on_conflict: Any = "error") -> SourceSpec:
-        files = ((name, release / name),)
-        return SourceSpec(kind, "first_release", files, "mit", "openwebrl", "norm1000", on_conflict=on_conflict)
-
-    spec = BuildSpec(
-        name="release",
-        namespace="benchmark",
-        version="1.0.0",
-        license="mit",
-        sources=(
-            source("states", "states_full.jsonl"),
-            source("candidate_sets", "candidates_merged.jsonl", "quarantine"),
-            source("teacher_labels", "labels_drawlevel.jsonl"),
-        ),
-        split=SplitSpec(validation=0.1, seed=42),
-        tables=(*BASE_TABLES, "selection_sft", "bt_pairs"),
-        images={"selection_sft": images, "bt_pairs": images},  # type: ignore[dict-item]
-        selection=SelectionSpec(PromptSpec("selection/1")),
-        pairs=PairSpec(PromptSpec("scalar/1")),
-    )
+    names = {
+        "states": "states_full.jsonl",
+        "candidate_sets": "candidates_merged.jsonl",
+        "teacher_labels": "labels_drawlevel.jsonl",
+    }
+    spec = release_spec({kind: (name, release / name) for kind, name in names.items()}, images=images)
     built = run_build(spec, out, card=lambda manifest: "", workers=workers)
     identity = built.manifest["identity"]
     return {

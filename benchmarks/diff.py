@@ -21,8 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from action_reward_models.benchmarks.make_release import Release, Sizes, _write_lines, png
+from action_reward_models.benchmarks.make_release import _write_lines, png, write_sources
 from action_reward_models.benchmarks.processes import run
+from action_reward_models.benchmarks.release_spec import release_spec
 
 MAX_SECONDS, MAX_MB = 10.0, 300  # for 50,000 sets; fewer take less
 MIN_RATIO = 2.0
@@ -30,17 +31,10 @@ MAX_SCRIPT_SETS = 10_000  # more do not fit into the memory of most machines
 Record = dict[str, Any]
 
 
-def write_sources(folder: Path, sets: int, image_kb: int) -> None:
+def write_versions(folder: Path, sets: int, image_kb: int) -> None:
     """Two versions of the source files, ``<kind>-before.jsonl`` and ``<kind>-after.jsonl``, and their pictures."""
     states = max(20, sets // 16)
-    tasks = max(3, states // 8)
-    release = Release(Sizes(states, tasks, tasks, sets, 0, sets, sets // 600, states), 0, image_kb)
-    release.images = states
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_lines(folder / "states-before.jsonl", release.states())
-    release.write_images(folder)
-    _write_lines(folder / "candidate_sets-before.jsonl", release.candidate_sets())
-    _write_lines(folder / "teacher_labels-before.jsonl", release.labels())
+    release = write_sources(folder, states, sets, image_kb, ending="-before.jsonl")
     draw = random.Random(1)
     gone = {f"{release.ids[draw.randrange(states)]}#d{draw.randrange(8)}" for _ in range(sets // 500)}
 
@@ -85,33 +79,11 @@ def _records(path: Path) -> Any:
 
 def build(sources: Path, version: str, out: Path) -> None:
     from action_reward_models.builders.runner import build as run_build
-    from action_reward_models.builders.spec import (
-        BASE_TABLES,
-        BuildSpec,
-        PairSpec,
-        PromptSpec,
-        SelectionSpec,
-        SourceSpec,
-        SplitSpec,
-    )  # fmt: skip
+    from action_reward_models.builders.spec import BASE_TABLES
     from action_reward_models.cards.dataset import render
 
-    def source(kind: Any) -> SourceSpec:
-        files = ((f"{kind}.jsonl", sources / f"{kind}-{version}.jsonl"),)
-        return SourceSpec(kind, "first_release", files, "mit", "openwebrl", "norm1000")
-
-    spec = BuildSpec(
-        name="release",
-        namespace="benchmark",
-        version={"before": "1.0.0", "after": "1.1.0"}[version],
-        license="mit",
-        sources=tuple(map(source, BASE_TABLES)),
-        split=SplitSpec(validation=0.1, seed=42),
-        tables=(*BASE_TABLES, "selection_sft", "bt_pairs"),
-        images={"selection_sft": "embed", "bt_pairs": "embed"},
-        selection=SelectionSpec(PromptSpec("selection/1")),
-        pairs=PairSpec(PromptSpec("scalar/1")),
-    )
+    files = {kind: (f"{kind}.jsonl", sources / f"{kind}-{version}.jsonl") for kind in BASE_TABLES}
+    spec = release_spec(files, {"before": "1.0.0", "after": "1.1.0"}[version])
     run_build(spec, out, card=render, workers=2)
     print("{}")
 
@@ -136,6 +108,8 @@ def load_both(before: Path, after: Path) -> dict[str, dict[str, int]]:
 
     found = {}
     for table, key in ID_FIELDS.items():
+        if not any((folder / "data" / table).is_dir() for folder in (before, after)):
+            continue
         old, new = (
             {
                 row[key]: {name: value for name, value in row.items() if name != "source"}
@@ -209,7 +183,7 @@ def main() -> None:
 if __name__ == "__main__":
     match sys.argv[1:2]:
         case ["--sources"]:
-            write_sources(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+            write_versions(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
             print("{}")
         case ["--build"]:
             build(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))

@@ -16,55 +16,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from action_reward_models.benchmarks.make_release import Release, Sizes, _write_lines
+from action_reward_models.benchmarks.make_release import write_sources
 from action_reward_models.benchmarks.processes import Run, run
+from action_reward_models.benchmarks.release_spec import release_spec
 
 MAX_SECONDS, MAX_MB = 10.0, 400
 BUDGET = 50_000_000  # bytes, as `arm review` has it
 SMALL = BUDGET // 5
 
 
-def write_sources(folder: Path, states: int, sets: int, image_kb: int) -> None:
-    """The source files of a release, a screenshot for each state."""
-    episodes = max(3, states // 8)
-    release = Release(Sizes(states, episodes, episodes, sets, 0, sets, sets // 600, states), 0, image_kb)
-    release.images = states
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_lines(folder / "states.jsonl", release.states())
-    release.write_images(folder)
-    _write_lines(folder / "candidate_sets.jsonl", release.candidate_sets())
-    _write_lines(folder / "teacher_labels.jsonl", release.labels())
-
-
 def build(sources: Path, out: Path) -> None:
     from action_reward_models.builders.runner import build as run_build
-    from action_reward_models.builders.spec import (
-        BASE_TABLES,
-        BuildSpec,
-        PairSpec,
-        PromptSpec,
-        SelectionSpec,
-        SourceSpec,
-        SplitSpec,
-    )  # fmt: skip
+    from action_reward_models.builders.spec import BASE_TABLES
     from action_reward_models.cards.dataset import render
 
-    def source(kind: Any) -> SourceSpec:
-        files = ((f"{kind}.jsonl", sources / f"{kind}.jsonl"),)
-        return SourceSpec(kind, "first_release", files, "mit", "openwebrl", "norm1000")
-
-    spec = BuildSpec(
-        name="release",
-        namespace="benchmark",
-        version="1.0.0",
-        license="mit",
-        sources=tuple(map(source, BASE_TABLES)),
-        split=SplitSpec(validation=0.1, seed=42),
-        tables=(*BASE_TABLES, "selection_sft", "bt_pairs"),
-        images={"selection_sft": "embed", "bt_pairs": "embed"},
-        selection=SelectionSpec(PromptSpec("selection/1")),
-        pairs=PairSpec(PromptSpec("scalar/1")),
-    )
+    spec = release_spec({kind: (f"{kind}.jsonl", sources / f"{kind}.jsonl") for kind in BASE_TABLES})
     run_build(spec, out, card=render, workers=2)
     print("{}")
 

@@ -244,6 +244,19 @@ def write(out: Path, scale: float = 1.0, seed: int = 0, image_kb: int = 10) -> d
     return planted
 
 
+def write_sources(folder: Path, states: int, sets: int, image_kb: int, *, ending: str = ".jsonl") -> Release:
+    """Write ``<kind><ending>`` of a release without conflicts, a label for each set and a screenshot for each state."""
+    episodes = max(3, states // 8)
+    release = Release(Sizes(states, episodes, episodes, sets, 0, sets, sets // 600, states), 0, image_kb)
+    release.images = states
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_lines(folder / f"states{ending}", release.states())
+    release.write_images(folder)
+    _write_lines(folder / f"candidate_sets{ending}", release.candidate_sets())
+    _write_lines(folder / f"teacher_labels{ending}", release.labels())
+    return release
+
+
 def _write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
