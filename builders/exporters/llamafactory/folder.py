@@ -56,12 +56,14 @@ def write(
         if not validated:
             exported.notes.append(f"{kind} has no validation rows: its recipe trains without evaluation")
         values = _values(tables, kind, validated, thinking=kind in thinking)
+        trained = kind.removesuffix("_control")
+        templates = {"train": f"train_{trained}.yaml", "eval": f"eval_{_KINDS[kind]}.yaml", "merge": "merge.yaml"}
         for step, verb in (("train", "train"), ("eval", "train"), ("merge", "export")):
             if step == "eval" and not validated:
                 continue
             recipe = f"{step}_{kind}.yaml"
             command = f"llamafactory-cli {verb} {recipe}"
-            text = _template(f"{step}_{kind.removesuffix('_control')}.yaml").substitute(values, command=command)
+            text = _template(templates[step]).substitute(values, command=command)
             (out / recipe).write_text(text, "utf-8")
             commands.append(command)
     for kind in [kind for kind in _KINDS if Part(kind, "train") not in parts and Part(kind, "validation") in parts]:
@@ -89,6 +91,7 @@ def _values(tables: BuiltTables, kind: str, validated: bool, *, thinking: bool) 
         "title": _title(identity),
         "version": VERSION,
         "kind": kind,
+        "stage": _KINDS[kind],
         "dataset": Part(kind, "train").dataset(identity["name"]),
         "validation": validation,
         "evaluation": _EVALUATED.substitute(validation=validation) if validated else _NOT_EVALUATED,
@@ -118,8 +121,6 @@ def _readme(tables: BuiltTables, exported: Exported, commands: list[str]) -> str
     identity = tables.identity
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in exported.files.items())
     prompts = "\n".join(f"- prompt `{p['id']}` ({p['kind']}): `{p['sha256']}`" for p in identity["prompts"])
-    lost = [f"{n:,} rows of {table}: {why}" for (table, why), n in sorted(exported.reasons.items())]
-    lost += [f"no column for {what} ({n:,} rows)" for what, n in sorted(exported.left_out.items())]
     return _template("README.md").substitute(
         name=f"{identity['namespace']}/{identity['name']}",
         release=identity["version"],
@@ -130,5 +131,5 @@ def _readme(tables: BuiltTables, exported: Exported, commands: list[str]) -> str
         files=files,
         pictures=f"{exported.pictures:,}",
         commands="\n".join(commands) or "# no recipe: there are no rows of train",
-        lost="\n".join(f"- {line}" for line in [*lost, *exported.notes]) or "- nothing",
+        lost=exported.lost(),
     )
