@@ -166,16 +166,10 @@ class _Bucket:
                 self.result.groups.setdefault(name, set()).add(bytes.fromhex(sha256_hex(row[fact])[:16]))
 
     def _bad_image(self, record: Row, error: ImageError) -> None:
-        source = self.spec.sources[record["declared"]]
         state_id = record["row"]["state_id"]
         message = f"screenshot of {state_id}: {error.message}"
         issue = Issue(record["source"]["file"], record["line"], record["where"], message)
-        if source.on_invalid == "error":
-            self.result.issues.append(issue)
-            return
-        self.result.notes.append(issue)
-        self.ledger.units_in["states"] += 1
-        self.ledger.exclude("states", "states", state_id, error.reason, error.message)
+        self._bad(record, issue, "states", state_id, error.reason, error.message)
 
     # -- candidate sets and labels --------------------------------------------------------------------------------
 
@@ -279,13 +273,17 @@ class _Bucket:
 
     def _bad_review(self, record: Row, problem: str) -> None:
         issue = Issue(record["source"]["file"], record["line"], "$.selected_index", problem)
+        detail = f"{issue.path} {issue.message}"
+        self._bad(record, issue, "reviews", record["row"]["item_id"], "invalid_record", detail)
+
+    def _bad(self, record: Row, issue: Issue, table: str, unit_id: str, reason: str, detail: str) -> None:
+        """What is wrong with a record stops the build, or takes its unit out where the source declares so."""
         if self.spec.sources[record["declared"]].on_invalid == "error":
             self.result.issues.append(issue)
             return
         self.result.notes.append(issue)
-        self.ledger.units_in["reviews"] += 1
-        item_id, detail = record["row"]["item_id"], f"{issue.path} {issue.message}"
-        self.ledger.exclude("reviews", "reviews", item_id, "invalid_record", detail)
+        self.ledger.units_in[table] += 1
+        self.ledger.exclude(table, table, unit_id, reason, detail)
 
     def _coverage(self, table: str, ids: list[str], covered: set[str], reason: str) -> None:
         self.ledger.units_in["coverage"] += len(ids)
