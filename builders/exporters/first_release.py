@@ -46,6 +46,10 @@ def export(tables: BuiltTables, out: Path, exported: Exported) -> None:
         again = "where their labels are, a build makes them again; `arm export first_release_rows` writes them"
         exported.notes.append(f"{told} are not written: {again}")
     training.no_place(exported, tables, ("selection_sft", "bt_pairs"))
+    if tables.has("reviews") and (said := tables.identity["tables"]["reviews"]["rows"]):
+        picked = sum(row["selected_index"] is not None for row in tables.columns("reviews", ["selected_index"]))
+        again = "labels are what the teacher said; whoever builds of these files declares the reviews again"
+        exported.notes.append(f"{said:,} reviews, {picked:,} of which name another pick, are not written: {again}")
 
 
 class _Export:

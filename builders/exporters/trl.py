@@ -61,7 +61,7 @@ def export(tables: BuiltTables, out: Path, exported: Exported) -> None:
     exported.pictures = len(shown)
     training.no_place(exported, tables, tuple(COLUMNS))
     if configs:
-        (out / "README.md").write_text(_readme(tables, configs), "utf-8")
+        (out / "README.md").write_text(_readme(tables, configs, exported), "utf-8")
 
 
 def config_of(table: str, row: Row) -> str:
@@ -136,7 +136,7 @@ def _schema(table: str, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([whole.field(name) for name in columns], metadata=kept)
 
 
-def _readme(tables: BuiltTables, configs: dict[str, set[str]]) -> str:
+def _readme(tables: BuiltTables, configs: dict[str, set[str]], exported: Exported) -> str:
     import yaml
 
     identity = tables.identity
@@ -158,6 +158,7 @@ def _readme(tables: BuiltTables, configs: dict[str, set[str]]) -> str:
         config=next(iter(configs)),
         prompts="\n".join(f"- `{p['id']}` ({p['kind']}): `{p['sha256']}`" for p in identity["prompts"])
         or "- none: all rows came ready-made",
+        lost=exported.lost(),
     )
 
 
@@ -180,4 +181,8 @@ and image blocks, and `images`, where rows have pictures. Ids, orders and scores
 which a model has to be served with again:
 
 {prompts}
+
+## What was lost
+
+{lost}
 """

@@ -47,6 +47,12 @@ class Exported:
             if value is not None and value != []:
                 self.left_out[f"{table}.{name}"] += 1
 
+    def lost(self) -> str:
+        """What a README says of it, as a Markdown list."""
+        lines = [f"{n:,} rows of {table}: {why}" for (table, why), n in sorted(self.reasons.items())]
+        lines += [f"no column for {what} ({n:,} rows)" for what, n in sorted(self.left_out.items())]
+        return "\n".join(f"- {line}" for line in [*lines, *self.notes]) or "- nothing"
+
     def to_json(self) -> dict[str, Any]:
         counted = sorted(self.reasons.items())
         return {

@@ -81,11 +81,14 @@ def release(folder: Path, states: int = 10) -> None:
         (folder / name).write_bytes(text.encode())
 
 
-def built(folder: Path, place: Path) -> tuple[Path, Record]:
+def built(folder: Path, place: Path, reviews: Path | None = None) -> tuple[Path, Record]:
     """Import ``place`` as the command does, and build it: (built directory, its tables)."""
     report, text = look(place, "first_release", Said(dialect="function", space="pixel"), folder, workers=1)
     assert (report.conflicts, report.not_taken, report.refused) == ((), (), ())
     folder.mkdir()
+    if reviews:
+        source = f"    sources:\n      - {{kind: reviews, format: review, path: {reviews}}}\n"
+        text = text.replace("    sources:\n", source)
     (folder / "registry.yaml").write_text(text, "utf-8")
     done, _ = Registry.load(folder).build(workers=1)
     assert done is not None
@@ -114,6 +117,25 @@ def test_hostile_records_come_back_and_are_built_into_the_same_rows(tmp_path: Pa
         "bt_pairs": tables["bt_pairs"]["rows"], "exclusions": tables["exclusions"]["rows"],
     }  # fmt: skip
     assert tables["bt_pairs"]["rows"] >= 10
+
+
+def test_what_people_said_stays_behind_and_comes_back_when_it_is_declared(tmp_path: Path) -> None:
+    given, said = tmp_path / "given", tmp_path / "review.jsonl"
+    release(given)
+    for name in ("selection_sft", "scalar_rm"):
+        (given / name).rename(tmp_path / name)
+    review = {"item_id": "e1__t1#d1|-|-|0", "verdict": "relabel", "selected_index": 0, "reviewer": "ann", "note": ""}
+    said.write_text(json.dumps(review | {"time": "2026-01-01T00:00:00Z"}) + "\n", "utf-8")
+    build, tables = built(tmp_path / "one", given, said)
+    found = export("first_release", build, tmp_path / "out")
+    (note,) = [note for note in found.notes if "reviews" in note]
+    assert note.startswith("1 reviews, 1 of which name another pick, are not written")
+    assert records(tmp_path / "out" / "labels_drawlevel.jsonl") == records(given / "labels_drawlevel.jsonl")
+    _, without = built(tmp_path / "two", tmp_path / "out")
+    changed = {name for name in without if digests(without)[name] != digests(tables)[name]}
+    assert changed >= {"selection_sft", "bt_pairs"}
+    _, again = built(tmp_path / "three", tmp_path / "out", said)
+    assert digests(again) == digests(tables)
 
 
 def records(path: Path) -> list[Record]:

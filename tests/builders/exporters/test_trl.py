@@ -86,6 +86,8 @@ def test_what_is_left_behind_is_counted(made: Build, tmp_path: Path) -> None:
     readme = (tmp_path / "out" / "README.md").read_text("utf-8")
     for prompt in made.identity["prompts"]:
         assert prompt["sha256"] in readme
+    assert readme.endswith(f"## What was lost\n\n{found.lost()}\n")
+    assert f"- no column for selection_sft.order ({len(made.rows('selection_sft'))} rows)\n" in readme
 
 
 def test_rows_without_pictures_have_no_column_for_them(toy: Toy, tmp_path: Path) -> None:
