@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..schemas.ids import sha256_hex
+from ..schemas.ids import heads, sha256_hex
 from .gathering import CopiedRow, EpisodeEnd, SeenState
 from .spec import READY
 
@@ -16,13 +16,7 @@ def bucket_of(key: str, buckets: int) -> int:
 
 def nearest(row_id: str, *known: Mapping[str, SeenState]) -> SeenState | None:
     """The state of the longest known id that ``row_id`` is, or begins with up to one of its bars; None without one."""
-    end = len(row_id)
-    while end >= 0:
-        for states in known:
-            if state := states.get(row_id[:end]):
-                return state
-        end = row_id.rfind("|", 0, end)
-    return None
+    return next((states[head] for head in heads(row_id) for states in known if head in states), None)
 
 
 class Homes:

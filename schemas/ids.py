@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def _word_character(character: str) -> str:
         case "Mn":
             return ""
     return " "
+
+
+def heads(row_id: str) -> Iterator[str]:
+    """An id and all that it can start with, the longest first: ids of what is made of something begin with its id and
+    a bar, and a recorded id may hold bars of its own."""
+    end = len(row_id)
+    while end >= 0:
+        yield row_id[:end]
+        end = row_id.rfind("|", 0, end)
 
 
 def hash_order(*parts: object) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 # Tables with rows that somebody trains on or evaluates with, in the order in which the page lists them.
@@ -34,16 +33,3 @@ class Choice:
 
     def table(self, name: str) -> bool:
         return not self.tables or name in self.tables
-
-
-def heads(item_id: str) -> Iterator[str]:
-    """An id and all that it can start with: what a comparison belongs to stands before one of its bars."""
-    end = len(item_id)
-    while end >= 0:
-        yield item_id[:end]
-        end = item_id.rfind("|", 0, end)
-
-
-def first_of(ids: Iterable[str], known: Container[str]) -> str | None:
-    """The first of ``ids`` that is known."""
-    return next((one for one in ids if one in known), None)

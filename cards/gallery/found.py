@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...schemas.built import BuiltTables
+from ...schemas.ids import heads
 from ...schemas.store import ID_FIELDS
-from .choice import first_of, heads
 from .pictures import Pictures
 from .units import Unit
 
@@ -30,13 +30,13 @@ class Found:
 
     def label_id(self, item_id: str) -> str | None:
         """The label that an excluded unit belongs to; likewise the others."""
-        return first_of(heads(item_id), self.labels)
+        return _owner(item_id, self.labels)
 
     def set_id(self, item_id: str) -> str | None:
-        return first_of(heads(item_id), self.sets)
+        return _owner(item_id, self.sets)
 
     def state_id(self, item_id: str) -> str | None:
-        return first_of(heads(item_id), self.states)
+        return _owner(item_id, self.states)
 
     def pick(self, label_id: str) -> int | None:
         """The candidate (0-based) from which training rows follow: a reviewer's answer comes before the label's own."""
@@ -45,6 +45,10 @@ class Found:
             return int(answers[-1]["selected_index"])
         picked = self.labels[label_id]["selected_index"]
         return None if picked is None else int(picked)
+
+
+def _owner(item_id: str, known: Container[str]) -> str | None:
+    return next((head for head in heads(item_id) if head in known), None)
 
 
 def find(tables: BuiltTables, units: Sequence[Unit], pictures: Pictures) -> Found:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...schemas.built import BuiltTables
+from ...schemas.ids import heads
 from ...schemas.store import ID_FIELDS, TABLES, load
-from .choice import BASE, ROW_TABLES, STAGES, Choice, heads
+from .choice import BASE, ROW_TABLES, STAGES, Choice
 
 Row = dict[str, Any]
 # Exclusions of records that no table holds: of ready-made rows, and repeats of what stands in one.

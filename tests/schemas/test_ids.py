@@ -6,7 +6,7 @@ import math
 import unicodedata
 
 import pytest
-from action_reward_models.schemas.ids import canonical_json, hash_order, sha256_hex, task_group
+from action_reward_models.schemas.ids import canonical_json, hash_order, heads, sha256_hex, task_group
 
 SAME = [
     ("case", "Click Button ONE", "click button one"),
@@ -114,3 +114,13 @@ def test_hash_order_is_one_fixed_order() -> None:
     assert ordered == sorted(set(ids), key=lambda i: hash_order(0, i))
     assert ordered not in (ids, sorted(ids, key=lambda i: hash_order(1, i)))
     assert [i for i in ordered if i != "e7__t0"] == sorted(set(ids) - {"e7__t0"}, key=lambda i: hash_order(0, i))
+
+
+@pytest.mark.parametrize(("row_id", "expected"), [
+    ("s#d0|opus|-|0", ["s#d0|opus|-|0", "s#d0|opus|-", "s#d0|opus", "s#d0"]),
+    ("s", ["s"]),
+    ("a||b|", ["a||b|", "a||b", "a|", "a"]),
+    ("", [""]),
+])  # fmt: skip
+def test_heads_end_before_bars(row_id: str, expected: list[str]) -> None:
+    assert list(heads(row_id)) == expected
