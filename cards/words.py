@@ -79,7 +79,7 @@ REASONS: Mapping[str, str] = {
 # What a person said of an item -> what was done with it.
 VERDICTS: Mapping[str, str] = {
     "keep": "was found good; a comparison in quarantine became a pair, and what a rule took out stays out",
-    "drop": "was left out",
+    "drop": "was left out, unless its label was kept later",
     "relabel": "has a wrong pick: another one was named, or it waits in quarantine",
     "note": "has a note, and nothing was done",
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...schemas.actions import pair_type
 from ...schemas.actions.dialect import without_end_of_turn
+from ..words import meaning
 from . import markers
 from .found import Found
 from .units import Unit
@@ -93,7 +94,7 @@ def _whole(
     return {
         "id": unit.id,
         "table": unit.table,
-        "excluded": unit.excluded and {name: unit.excluded[name] for name in ("reason", "detail", "status")},
+        "excluded": unit.excluded and _left_out(unit.table, unit.excluded),
         "split": split,
         **ids,
         "chosen_index": chosen,
@@ -104,6 +105,10 @@ def _whole(
         "facets": facets,
         "earlier": _earlier([unit.id, *ids.values()], unit, found),
     }
+
+
+def _left_out(stage: str, row: Row) -> Row:
+    return {name: row[name] for name in ("reason", "detail", "status")} | {"meaning": meaning(stage, row["reason"])}
 
 
 def _sides(table: str, row: Row, found: Found) -> tuple[int | None, int | None]:

@@ -41,7 +41,7 @@ def test_the_card_says_what_people_said(made: Build) -> None:
     assert problems(card, made.manifest) == []
     for line in (
         "## What people said\n\nPeople looked at 6 items: 1 of `states`, 4 of `teacher_labels` and 1 of `bt_pairs`.",
-        "| `drop` | was left out | 1 |\n",
+        "| `drop` | was left out, unless its label was kept later | 1 |\n",
         "| `relabel` | has a wrong pick: another one was named, or it waits in quarantine | 4 |\n",
         "| `note` | has a note, and nothing was done | 2 |\n",
         "Of the labels, 1 pick of the teacher was replaced by another, 1 label without a pick got one and "

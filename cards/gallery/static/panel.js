@@ -9,7 +9,7 @@ function panel(item) {
     el("p", { class: "place" }, state?.url ? el("span", { class: "url", title: "Address of the page" }, state.url) : "",
       state === null ? "" : chip(`turn ${state.turn}`), state?.episode_outcome === null || state === null ? "" : chip(`episode outcome ${state.episode_outcome}`)),
     item.excluded === null ? "" : el("p", { class: "banner out" }, el("strong", {}, `${item.excluded.status === "quarantined" ? "In quarantine" : "Excluded"}: ${item.excluded.reason}`),
-      item.excluded.detail ? ` – ${item.excluded.detail}` : "",
+      item.excluded.meaning ? ` – ${item.excluded.meaning}` : "", item.excluded.detail ? ` (${item.excluded.detail})` : "",
       item.excluded.status === "quarantined" && item.table === "bt_pairs" ? el("span", { class: "quiet" }, " Keep lets it be a pair.") : ""),
     item.earlier.map((note) => el("p", { class: "banner earlier" }, el("strong", {}, `${note.reviewer}: ${note.verdict}${picked(item, note)}`),
       note.note ? ` – ${note.note}` : "", el("span", { class: "quiet" }, ` ${note.time.slice(0, 10)}, applied in this build`))),

@@ -130,7 +130,9 @@ def test_excluded_comparisons_are_shown_with_both_sides(toy: Toy, shown: Shown) 
     toy.scene("a", "click(1, 1)", "stop()", "click(1, 1)", "scroll(0, 0, 'down', 3)", "nonsense", pick=0)
     found = by_id(shown(toy.build()))
     same = found["bt_pairs", f"{LABEL}|2"]
-    assert same["excluded"] == {"reason": "identical", "detail": "", "status": "dropped"}
+    assert same["excluded"] == {
+        "reason": "identical", "detail": "", "status": "dropped", "meaning": "the same action",
+    }  # fmt: skip
     assert (same["chosen_index"], same["rejected_index"], same["label_id"]) == (0, 2, LABEL)
     assert (same["facets"]["pair_type"], same["facets"]["verbs"], same["facets"]["tie"]) == ("click", ["click"], "tie")
     assert (same["prompt"], same["replies"], same["split"]) == (None, [], "train")
@@ -140,7 +142,10 @@ def test_excluded_comparisons_are_shown_with_both_sides(toy: Toy, shown: Shown) 
 def test_quarantine_is_said(toy: Toy, shown: Shown) -> None:
     toy.scene("a", 'stop("1")', 'stop("2")', "click(1, 1)")
     item = by_id(shown(toy.build()))["bt_pairs", f"{LABEL}|1"]
-    assert item["excluded"] == {"reason": "done_vs_done", "detail": "", "status": "quarantined"}
+    assert item["excluded"] == {
+        "reason": "done_vs_done", "detail": "", "status": "quarantined",
+        "meaning": "both only end the episode, with different answers",
+    }  # fmt: skip
 
 
 def test_labels_that_fed_nothing(toy: Toy, shown: Shown) -> None:
