@@ -105,12 +105,9 @@ function start() {
   recall();
   try {
     typed.value = localStorage.getItem(ALIAS) ?? "";
-  } catch { /* `remember` tells */ }
-  typed.addEventListener("change", () => {
-    try {
-      localStorage.setItem(ALIAS, alias());
-    } catch { /* `remember` tells */ }
-  });
+  } catch { /* told below */ }
+  keeping("arm-review", "1"); // so that a person knows before there is something to lose
+  typed.addEventListener("change", () => keeping(ALIAS, alias()));
   byId("search").addEventListener("input", (event) => search(event.target.value));
   byId("export").addEventListener("click", save);
   byId("theme").addEventListener("click", theme);
@@ -137,7 +134,6 @@ function start() {
     redraw();
   });
   addEventListener("beforeunload", (event) => notes.size > 0 && !keeps && event.preventDefault());
-  remember();
   drawProgress();
   const named = fragment();
   const asked = ITEMS.findIndex((item) => item.id === named);

@@ -13,14 +13,17 @@ let keeps = true; // whether this browser keeps anything
 function recall() {
   try {
     notes = new Map(Object.entries(JSON.parse(localStorage.getItem(KEPT) ?? "{}")).filter(([, note]) => sound(note)));
-  } catch {
-    keeps = false;
-  }
+  } catch { /* nothing readable is there; `keeping` tells where nothing can be */ }
 }
 
 function remember() {
+  keeping(KEPT, JSON.stringify(Object.fromEntries(notes)));
+}
+
+// Keep something, and say so where that cannot be done. At start nothing is written over what may be there.
+function keeping(key, value) {
   try {
-    localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(notes)));
+    localStorage.setItem(key, value);
     keeps = true;
   } catch {
     keeps = false;

@@ -52,6 +52,7 @@ class Context:
         self.problems: list[str] = []
         self._folder, self._ours = folder, set[str]()
         self.context = context = browser.new_context(**{"viewport": WIDE, "offline": True, **options})
+        context.set_default_timeout(10_000)
         if script is not None:
             context.add_init_script(script)
         context.on("request", lambda request: self._asked(request.url))
