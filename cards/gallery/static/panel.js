@@ -12,7 +12,7 @@ function panel(item) {
       item.excluded.meaning ? ` – ${item.excluded.meaning}` : "", item.excluded.detail ? ` (${item.excluded.detail})` : "",
       item.excluded.status === "quarantined" && item.table === "bt_pairs" ? el("span", { class: "quiet" }, " Keep lets it be a pair.") : ""),
     item.earlier.map((note) => el("p", { class: "banner earlier" }, el("strong", {}, `${note.reviewer}: ${note.verdict}${picked(item, note)}`),
-      note.note ? ` – ${note.note}` : "", el("span", { class: "quiet" }, ` ${note.time.slice(0, 10)}, applied in this build`))),
+      note.note ? ` – ${note.note}` : "", el("span", { class: "quiet" }, ` ${note.time.slice(0, 10)}, in this build`))),
     label === null ? "" : el("div", { id: "rationale" }, el("h4", {}, label.teacher === null ? "The teacher" : label.teacher,
       label.status === "ok" ? ` picked ${numberOf(item, label.selected_index)}` : ": ", label.status === "ok" ? " " : chip(label.status, "bad"),
       label.tie_indices.length ? chip(`${plural(label.tie_indices.length, "tie")}`, "tie", "Candidates with the same action as the pick") : ""),
