@@ -121,7 +121,7 @@ function save() {
 
 // Take notes from a review.jsonl; of two on one item the newer stands. Lines that are none are told, and change nothing.
 function load(text) {
-  let taken = 0;
+  let taken = 0, known = 0;
   const bad = [];
   text.split("\n").forEach((line, at) => {
     if (line.trim() === "") return;
@@ -135,14 +135,17 @@ function load(text) {
       return;
     }
     const before = notes.get(record.item_id);
-    if (before !== undefined && before.time >= record.time) return;
+    if (before !== undefined && before.time >= record.time) {
+      known += 1;
+      return;
+    }
     const { verdict, selected_index = null, note, reviewer, time } = record;
     notes.set(record.item_id, { verdict, selected_index, note, reviewer, time });
     taken += 1;
   });
   remember();
   const elsewhere = [...notes.keys()].filter((id) => !ITEMS.some((item) => item.id === id || item.label_id === id)).length;
-  toast(`${plural(taken, "note")} loaded`
+  toast(`${plural(taken, "note")} loaded` + (known ? `, ${known.toLocaleString("en")} already here` : "")
     + (bad.length ? `; no note in line ${bad.slice(0, 5).join(", ")}${bad.length > 5 ? ", …" : ""}` : "")
     + (elsewhere ? `; ${plural(elsewhere, "note")} on items that this page does not show, kept for the export` : ""));
 }
