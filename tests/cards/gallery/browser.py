@@ -156,6 +156,13 @@ class Gallery:
         self.page.locator("#alias input").fill(alias)
         self.page.locator("#alias input").blur()
 
+    def reload(self) -> None:
+        """Open the page anew; twice where a Chromium under load gave the new page a storage that looked empty."""
+        before = self.notes
+        self.page.reload()
+        if before and not self.notes:
+            self.page.reload()
+
     def export(self) -> bytes:
         """The file that the key e saves."""
         with self.page.expect_download() as saved:

@@ -49,11 +49,18 @@ TEXTS = {
     "spaces": "   \n\t ",
     "large": "0123456789 <b>" * 7500,  # more than 100 kB
 }
+TEXTS["all"] = " ".join(text for name, text in TEXTS.items() if name not in ("large", "long word"))
+QUICK = ("all", "end", "proto", "empty")
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 # Elements that the page has none of, or a number of that records do not change.
 COUNTED = "script, img, a, iframe, object, embed, form, style, link, base, meta, svg, video, b, input, textarea"
+
+
+def some(names: Iterable[str]) -> list[Any]:
+    """Names of texts as parameters; most of them belong to the slow tier."""
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
 
 
 def seen(text: str) -> str:
@@ -156,7 +163,7 @@ def test_texts_stay_texts(person: Person, harmless: list[dict[str, int]], name: 
     page.sign(f"{text[:60]}x")
     shown = seen(text)
     assert page.text("#title") == shown
-    if name not in ("controls", "page"):  # a browser's own rules for titles
+    if name not in ("controls", "page", "all"):  # a browser's own rules for titles
         collapsed = re.sub("[ \t\n\f\r]+", " ", text)
         assert page.page.title() == f"{collapsed} – review".strip()
     assert shown in page.text("#help")
@@ -201,7 +208,7 @@ def test_texts_stay_texts(person: Person, harmless: list[dict[str, int]], name: 
     exported = page.export()
     assert {json.loads(line)["item_id"] for line in exported.splitlines()} == set(ids)
     assert page.page.title() != "owned"
-    page.page.reload()
+    page.reload()
     assert set(page.notes) == set(ids)
     assert page.current == ids[0]
     assert walk(page) == harmless

@@ -273,7 +273,7 @@ def test_a_note_is_kept_while_it_is_typed(person: Person) -> None:
     page = context.open(scenes(2).data)
     page.press("n")
     page.page.keyboard.type("half a wo")
-    page.page.reload()
+    page.reload()
     assert said(page) == {row(0): ("note", None, "half a wo")}
     page.press("n", "Control+a", "Delete", "Enter")
     assert said(page) == {}
@@ -291,7 +291,7 @@ def test_notes_outlive_the_page_and_are_shared_by_pages_of_the_build(person: Per
     page.page.keyboard.type("kept")
     page.press("Enter", "j")
     before = page.notes
-    page.page.reload()
+    page.reload()
     assert page.notes == before
     assert page.current == row(3)  # the address says where one was
     assert judged(page) == 3

@@ -127,11 +127,13 @@ def test_the_policy_names_the_hashes_of_its_own_parts_and_nothing_else(rich: Mad
     }  # fmt: skip
     assert page.index("Content-Security-Policy") < min(page.index("<style"), page.index("<script"))
     outside = re.sub(r'<script type="[^"]*" id="[^"]*">.*?</script>', "", page, flags=re.DOTALL)
-    assert not re.findall(r"(?i)https?:|//[a-z]|\bsrc=|\bhref=|@import|url\(", outside.replace(" // ", " "))
+    assert not re.findall(r"(?i:https?:|//[a-z]|\bsrc=|\bhref=|@import|(?<!Object)url\()", outside.replace(" // ", " "))
 
 
 def test_what_is_put_into_the_page_does_not_run(rich: Made, person: Person) -> None:
     page = opened(person, rich)
+    failed: list[tuple[str, str | None]] = []
+    page.page.on("requestfailed", lambda request: failed.append((request.url[:20], request.failure)))
     refused = page.page.evaluate("""async () => {
       const violations = [];
       addEventListener("securitypolicyviolation", (event) => violations.push(event.effectiveDirective));
@@ -168,7 +170,8 @@ def test_what_is_put_into_the_page_does_not_run(rich: Made, person: Person) -> N
         "script-src-elem", "style-src-elem", "style-src-attr", "script-src-attr", "img-src", "frame-src", "object-src",
         "connect-src", "worker-src", "form-action",
     }  # fmt: skip
-    assert not [one for one in page.context.problems if one.startswith("request:")]
+    asked = [one for one in page.context.problems if one.startswith("request:")]
+    assert [why for _, why in failed] == ["csp"] * len(asked)  # stopped before they were sent
     assert any("Content Security Policy" in one for one in page.context.problems)
     page.context.problems.clear()
 
@@ -276,6 +279,8 @@ def test_it_fits_the_window(rich: Made, person: Person, size: tuple[int, int]) -
             .filter((node) => node.checkVisibility()).map((node) => node.getBoundingClientRect().right))]""")
         assert wide <= width
         assert right <= width
+        if width < 390:  # there the list alone fills it
+            page.page.evaluate("document.querySelector('#item').scrollIntoView()")
         bar = page.page.locator("#judge").bounding_box()
         assert bar is not None
         assert bar["y"] >= 0
