@@ -59,7 +59,7 @@ COUNTED = "script, img, a, iframe, object, embed, form, style, link, base, meta,
 
 
 def some(names: Iterable[str]) -> list[Any]:
-    """Names of texts as parameters; most of them belong to the slow tier."""
+    """Names of texts as parameters; the slow tier has each text alone."""
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
 
 
@@ -148,14 +148,7 @@ def _page(text: str) -> tuple[Any, dict[str, bytes]]:
     return made.data, made.pictures
 
 
-QUICK = ("end", "image", "templates", "proto", "bidi", "empty")  # one of each kind of harm; the slow tier has all
-
-
-def each(names: Iterable[str]) -> list[Any]:
-    return [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize("name", each(TEXTS))
+@pytest.mark.parametrize("name", some(TEXTS))
 def test_texts_stay_texts(person: Person, harmless: list[dict[str, int]], name: str) -> None:
     text = TEXTS[name]
     data, pictures = _page(text)
@@ -216,7 +209,7 @@ def test_texts_stay_texts(person: Person, harmless: list[dict[str, int]], name: 
     assert page.page.evaluate("Object.prototype.verdict ?? Object.prototype.task ?? null") is None
 
 
-@pytest.mark.parametrize("name", each(["end", "bidi", "controls", "large", "proto", "long word"]))
+@pytest.mark.parametrize("name", some(["end", "bidi", "controls", "large", "proto", "long word"]))
 def test_a_file_of_notes_stays_text(person: Person, harmless: list[dict[str, int]], name: str) -> None:
     data, pictures = _page("plain")
     page = person().open(data, pictures)
@@ -237,7 +230,7 @@ def test_a_file_of_notes_stays_text(person: Person, harmless: list[dict[str, int
     assert {(one["note"], one["reviewer"]) for one in again} == {(text, text)}
 
 
-@pytest.mark.parametrize("name", each(["end", "attribute", "templates", "separators", "long word"]))
+@pytest.mark.parametrize("name", some(["end", "attribute", "templates", "separators", "long word"]))
 def test_records_of_a_build_stay_text(
     toy: Toy, shown: Callable[..., Page], person: Person, harmless: list[dict[str, int]], name: str
 ) -> None:
