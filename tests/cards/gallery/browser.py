@@ -64,9 +64,15 @@ class Context:
         """Render a page and open it in a tab of its own."""
         path = self._folder / f"gallery-{uuid4().hex}.html"
         path.write_bytes(render(data, pictures or {}))
+        return self.open_file(path, data)
+
+    def open_file(self, path: Path, data: Data | None = None) -> Gallery:
+        """Open a page that somebody made; its data, unless given, is what it holds."""
         self._ours.add(path.as_uri())
         page = self.context.new_page()
         page.goto(path.as_uri())
+        if data is None:
+            data = json.loads(page.locator("#data").text_content() or "")
         return Gallery(self, page, data)
 
     def _asked(self, url: str) -> None:
