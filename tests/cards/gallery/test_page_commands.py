@@ -53,7 +53,8 @@ def test_from_keys_to_rows(tmp_path: Path, person: Callable[..., Context], monke
     before = tables(tmp_path / "first")
     items = {item["id"]: item for item in page.data["items"]}
     picked: dict[str, int] = {}  # label -> candidate that was named
-    kept_pairs, dropped = set(), set()
+    kept_pairs: set[str] = set()
+    dropped: set[str] = set()
     page.choose("table", "selection_sft")
     page.choose("split", "train")
     page.page.locator("#item").focus()
