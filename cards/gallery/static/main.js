@@ -50,7 +50,7 @@ const KEYS = [
   ["e", "Export review.jsonl", save], ["t", "Light or dark", theme], ["?", "These keys", () => byId("help").showModal()],
 ];
 const ACTS = new Map(KEYS.filter(([, , act]) => act !== null).flatMap(([keys, , act]) => keys.split(" or ").map((key) => [key, act])));
-for (const [name, key, act] of [["ArrowRight", "→"], ["ArrowLeft", "←"]].map(([name, key]) => [name, key, ACTS.get(key)])) ACTS.set(name, act);
+ACTS.set("ArrowRight", ACTS.get("→")).set("ArrowLeft", ACTS.get("←"));
 ACTS.set("+", () => zoom(1.25)).set("=", () => zoom(1.25)).set("-", () => zoom(1 / 1.25));
 
 function toggle(name) {
