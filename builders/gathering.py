@@ -194,7 +194,7 @@ class Gathering:
     ) -> None:  # fmt: skip
         """A record that cannot be used: an error, or an exclusion when the source declares ``on_invalid: exclude``."""
         found = [Issue(file.name, line.number, path, message) for path, message in problems]
-        if source.on_invalid == "error":
+        if source.on_invalid == "error" and reason != "not_sampled":  # an outcome, of a record that is as it should be
             self.issues += found
             self._stop_when_hopeless()
             return

@@ -36,7 +36,7 @@ _CHOICE = ("other_teacher", "other_repeat", "no_majority", "pick_unparsed")
 
 REASONS: Mapping[str, tuple[str, ...]] = {
     "states": (*_RECORD, *_IMAGE),
-    "candidate_sets": (*_RECORD, "no_state"),
+    "candidate_sets": (*_RECORD, "no_state", "not_sampled"),
     "teacher_labels": (*_RECORD, "base_state_id", "no_candidate_set"),
     "candidate_scores": (*_RECORD, "base_state_id", "no_candidate_set", "wrong_size"),
     "coverage": ("no_candidate_set", "no_label"),

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..schemas.arrow import Images
 from ..schemas.store import UNSPLIT
+
+if TYPE_CHECKING:
+    from .generate.spec import GenerateSpec
 
 # What happens to a comparison by the relation of its two actions. Choosing the right place is what a click pair
 # teaches, so `coordinate_only` is kept; pairs that differ only in an amount or an answer need a person first.
@@ -68,6 +71,7 @@ class SourceSpec:
     on_invalid: Literal["error", "exclude"] = "error"
     on_conflict: Literal["error", "quarantine"] = "error"
     origin: Origin | None = None  # None: the publisher's own files
+    generate: GenerateSpec | None = None  # how its file is made; None: it is there
 
     @cached_property
     def yields(self) -> tuple[str, ...]:
