@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
@@ -48,3 +49,68 @@ class Answer:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(**{**data, "choices": tuple(Choice(**choice) for choice in data["choices"])})
+
+
+def answer_of(
+    key: str, slot: str, body: Any, *, n: int = 1, engine: str | None = None, engine_version: str | None = None,
+    batch_id: str | None = None,
+) -> Answer:  # fmt: skip
+    """The answer that the body of a chat completion is, whether it came live, in a batch or in a file.
+
+    n: the choices that were asked for. What is no such body, or holds another number of them, is ``failed``, and its
+    detail says why.
+    """
+    served: dict[str, Any] = {"engine": engine, "engine_version": engine_version, "batch_id": batch_id}
+    try:
+        choices = _choices(body, n)
+    except ValueError as error:
+        return Answer(key, slot, "failed", detail=f"the reply is not what was asked for: {error}", **served)
+    usage, model = body.get("usage"), body.get("model")
+    return Answer(
+        key, slot, "answered", choices, model=model if isinstance(model, str) else None,
+        usage=usage if isinstance(usage, Mapping) else None, **served,
+    )  # fmt: skip
+
+
+def _choices(body: Any, n: int) -> tuple[Choice, ...]:
+    """In the order of their indices, where all have one."""
+    if not isinstance(body, Mapping):
+        raise ValueError("it is no JSON object")
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):
+        raise ValueError("it has no list of choices")
+    if len(choices) != n:
+        raise ValueError(f"it has {len(choices)} choices, not {n}")
+    if sorted(choice["index"] for choice in choices if type(choice.get("index")) is int) == list(range(n)):
+        choices = sorted(choices, key=lambda choice: int(choice["index"]))
+    return tuple(map(_choice, choices))
+
+
+def _choice(choice: Mapping[str, Any]) -> Choice:
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        raise ValueError("a choice has no message")
+    content = message.get("content")
+    if isinstance(content, list):  # blocks, as some servers send them
+        texts = [block.get("text") if isinstance(block, Mapping) else None for block in content]
+        content = "".join(texts) if all(isinstance(text, str) for text in texts) else texts  # type: ignore[arg-type]
+    if not isinstance(content, str | None):
+        raise ValueError("the content of a choice is no text")
+    if not content and message.get("tool_calls"):
+        raise ValueError("the server took tool calls out of the text, which is wanted verbatim: turn its parser off")
+    reasoning = _text(message, "reasoning_content") or _text(message, "reasoning")
+    return Choice(content or "", _text(choice, "finish_reason"), _text(message, "refusal"), reasoning, _logprob(choice))
+
+
+def _text(data: Mapping[str, Any], name: str) -> str | None:
+    return data[name] if isinstance(data.get(name), str) else None
+
+
+def _logprob(choice: Mapping[str, Any]) -> float | None:
+    logprobs = choice.get("logprobs")
+    tokens = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    if not isinstance(tokens, list):
+        return None
+    values = [token.get("logprob") if isinstance(token, Mapping) else None for token in tokens]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return math.fsum(numbers) if numbers and len(numbers) == len(values) else None
