@@ -33,6 +33,7 @@ def second_opinion(name: str, record: Any) -> list[tuple[str, str]]:
 def test_the_folders_are_the_schemas_and_none_is_empty() -> None:
     expected = {name.partition("/")[0] for name in store.names()} - {
         "registry",
+        "endpoints",
         "manifest",
         "prompt_template",
         "recipe",
