@@ -1,0 +1,99 @@
+"""Lines of batch files: what is asked, and what a service or `vllm run-batch` says of it.
+
+A service writes what it answered into one file and what it could not into another; `vllm run-batch` writes one file, in
+which a refused request has status 400, no body, and an error inside an error. One function reads both, line by line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from ....schemas.errors import plain
+from ..answers import Outcome
+from ..requests import URL, Request
+
+Shape = Literal["openai", "vllm"]
+_LONGEST_DETAIL = 500  # characters of a server's words that are kept
+_NEVER_RAN = ("batch_expired", "batch_cancelled")
+_PASSING = (408, 409, 425, 429)  # 4xx that say nothing of the request
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of one request. body: of the reply, when there is one (its choices are not looked at here)."""
+
+    custom_id: str
+    shape: Shape
+    outcome: Outcome
+    body: Mapping[str, Any] | None
+    detail: str = ""
+
+
+def input_line(request: Request) -> bytes:
+    """With its line end; pictures are in it."""
+    data = {"custom_id": request.key, "method": "POST", "url": URL, "body": request.wire()}
+    try:
+        return orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # half a surrogate pair in a recorded text
+        return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+
+
+def read_reply(raw: bytes) -> Reply:
+    """Of one line of an output or error file. Raises ValueError for anything else."""
+    data = _json(raw)
+    custom_id = data.get("custom_id") if isinstance(data, Mapping) else None
+    if not isinstance(custom_id, str):
+        raise ValueError("it has no custom_id")
+    response, error = data.get("response"), data.get("error")
+    if not isinstance(response, Mapping | None) or not isinstance(error, Mapping | None):
+        raise ValueError("response and error are objects or null")
+    if response is None and error is None:
+        raise ValueError("it has neither a response nor an error")
+    status, body = (response.get("status_code"), response.get("body")) if response else (None, None)
+    if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping) and not error:
+        error = body
+    nested = error is not None and isinstance(error.get("error"), Mapping)
+    shape: Shape = "vllm" if str(data.get("id")).startswith("vllm-") or (nested and body is None) else "openai"
+    if error is None and isinstance(status, int) and 200 <= status < 300:
+        if not isinstance(body, Mapping):
+            return Reply(custom_id, shape, "failed", None, f"{status}, and no body")
+        return Reply(custom_id, shape, "answered", body)
+    told = error["error"] if nested and error else error or {}
+    return Reply(custom_id, shape, _outcome(status, told), None, _detail(status, told))
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(raw)  # NaN among the logprobs, or an integer of more than 64 bits
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"it is not JSON: {error}") from error
+
+
+def _outcome(status: Any, error: Mapping[str, Any]) -> Outcome:
+    code = error.get("code")
+    if code in _NEVER_RAN:
+        return "expired"
+    status = status if isinstance(status, int) else code  # vLLM repeats the status as the code
+    if isinstance(status, int):
+        return "rejected" if 400 <= status < 500 and status not in _PASSING else "failed"
+    return "rejected" if error.get("type") == "invalid_request_error" else "failed"
+
+
+def _detail(status: Any, error: Mapping[str, Any]) -> str:
+    parts = [status, error.get("code") or error.get("type"), error.get("message")]
+    words = dict.fromkeys(str(part) for part in parts if isinstance(part, int | str) and part != "")
+    return shortened(" ".join(words) or "an error without words")
+
+
+def shortened(text: str) -> str:
+    """A server's words, in one line."""
+    text = plain(" ".join(text.split()))
+    return text if len(text) <= _LONGEST_DETAIL else text[: _LONGEST_DETAIL - 1] + "…"
