@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import arrow, digests
 from .errors import ArmError
@@ -14,6 +14,10 @@ from .manifest import is_safe_path, manifest_of
 from .parquet import refuse_expanding
 from .store import ID_FIELDS, TABLES, load
 from .validate import for_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 Row = dict[str, Any]
 Keep = Callable[[str, bytes], object]
@@ -61,9 +65,14 @@ class BuiltTables:
         """
         return self._read(table, lambda path, schema: _checked(built_rows(path, schema, keep), table))
 
-    def columns(self, table: str, names: Collection[str]) -> Iterator[Row]:
-        """Yield these columns of every row of a table, and read no other; only their types are checked."""
-        return self._read(table, lambda path, schema: _columns(path, schema, list(names)))
+    def columns(
+        self, table: str, names: Collection[str], among: tuple[str, Container[str]] | None = None
+    ) -> Iterator[Row]:
+        """Yield these columns of every row of a table, and read no other; only their types are checked.
+
+        among: (column, wanted values), to skip the rows that have none of them; row groups with none are not read.
+        """
+        return self._read(table, lambda path, schema: _columns(path, schema, list(names), among))
 
     def some(self, table: str, column: str, wanted: Container[str], keep: Keep = lambda *_: None) -> Iterator[Row]:
         """Yield the rows whose ``column`` is one of ``wanted``, like `rows`; row groups with none are not read."""
@@ -126,12 +135,8 @@ def _some(path: Path, schema_name: str, column: str, wanted: Container[str], kee
     import pyarrow.parquet as pq
 
     refuse_expanding(path, [column])
-    hits: dict[int, list[int]] = {}  # row group -> places in it
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
-        for group in range(file.num_row_groups):
-            values = file.read_row_group(group, columns=[column], use_threads=False).column(column).to_pylist()
-            if places := [place for place, value in enumerate(values) if value in wanted]:
-                hits[group] = places
+        hits = _hits(file, column, wanted)
         if hits:
             refuse_expanding(path)
         for group, places in hits.items():
@@ -143,10 +148,22 @@ def _some(path: Path, schema_name: str, column: str, wanted: Container[str], kee
                 start += batch.num_rows
 
 
-def _columns(path: Path, schema_name: str, names: list[str]) -> Iterator[Row]:
+def _hits(file: pq.ParquetFile, column: str, wanted: Container[str]) -> dict[int, list[int]]:
+    """Row group -> places in it of the rows whose ``column`` is one of ``wanted``; groups without any are left out."""
+    hits = {}
+    for group in range(file.num_row_groups):
+        values = file.read_row_group(group, columns=[column], use_threads=False).column(column).to_pylist()
+        if places := [place for place, value in enumerate(values) if value in wanted]:
+            hits[group] = places
+    return hits
+
+
+def _columns(
+    path: Path, schema_name: str, names: list[str], among: tuple[str, Container[str]] | None = None
+) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
-    refuse_expanding(path, names)
+    refuse_expanding(path, [*names, among[0]] if among else names)
     types, known = arrow.arrow_schema(schema_name), load(schema_name)["properties"]
     full = [name for name in names if "null" not in known[name]["type"]]
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
@@ -155,10 +172,26 @@ def _columns(path: Path, schema_name: str, names: list[str]) -> Iterator[Row]:
                 raise ValueError(f"it has no column {name}")
             if (found := file.schema_arrow.field(name).type) != types.field(name).type:
                 raise ValueError(f"its column {name} holds {found}, not {types.field(name).type}")
-        for batch in file.iter_batches(_LIGHT_BATCH, columns=names, use_threads=False):
+        for batch in _light(file, names, among):
             if empty := [name for name in full if batch.column(name).null_count]:
                 raise ValueError(f"its column {empty[0]} holds null")
             yield from batch.to_pylist()
+
+
+def _light(
+    file: pq.ParquetFile, names: list[str], among: tuple[str, Container[str]] | None
+) -> Iterator[pa.RecordBatch]:
+    """The columns ``names`` of all rows, or of those that are ``among`` the wanted ones."""
+    if among is None:
+        yield from file.iter_batches(_LIGHT_BATCH, columns=names, use_threads=False)
+        return
+    for group, places in _hits(file, *among).items():
+        start = 0
+        for batch in file.iter_batches(_LIGHT_BATCH, row_groups=[group], columns=names, use_threads=False):
+            here = [place - start for place in places if start <= place < start + batch.num_rows]
+            if here:
+                yield batch.take(here)
+            start += batch.num_rows
 
 
 def _json_rows(rows: list[Row], schema_name: str, keep: Keep) -> Iterator[Row]:
