@@ -32,6 +32,10 @@ from . import results
 from .bucket import BucketResult
 
 
+class BusyError(ArmError):
+    """Another process makes the same build."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """The finished buckets of one fingerprint."""
@@ -184,7 +188,7 @@ def _lock(file: IO[str], folder: Path) -> None:
         message = f"is being built by {file.read().strip() or 'another process'}"
         built = folder.with_name(folder.name.removeprefix(".").removesuffix("-work"))
         advice = "wait until it has ended, or name another folder with arm build --out"
-        raise ArmError(message, where=str(built), next_command=advice) from None
+        raise BusyError(message, where=str(built), next_command=advice) from None
     except OSError as error:
         message = f"its file system has no locks ({error.strerror}), without which two builds could spoil each other"
         raise ArmError(message, where=str(folder), next_command="arm build --out a folder elsewhere") from error

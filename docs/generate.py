@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 from action_reward_models.builders import spec
+from action_reward_models.builders.generate.spec import AskSpec, Draws, SampleSpec
 from action_reward_models.builders.importers import IMPORTERS, formats
 from action_reward_models.builders.ledger import REASONS, UNITS
 from action_reward_models.cli import VERBS, arm
@@ -61,7 +62,16 @@ def tables() -> str:
     parts += ["", "## Record kinds without a builder yet\n"]
     parts += [f"- `{name}`: {load(name)['description']}" for name in _BEYOND]
     parts += ["", "## Source records\n"]
-    files = ("registry/1", "manifest/1", "prompt_template/1", "recipe/1", "model_manifest/1", "lock/1", "plan/1")
+    files = (
+        "registry/1",
+        "endpoints/1",
+        "manifest/1",
+        "prompt_template/1",
+        "recipe/1",
+        "model_manifest/1",
+        "lock/1",
+        "plan/1",
+    )
     known = {*TABLES.values(), *_BEYOND, *files}
     for name in names():
         if name not in known:
@@ -137,6 +147,10 @@ def _defaults() -> dict[str, str]:
     ]
     made: list[tuple[str, type[Any]]] = [
         ("datasets[].sources[]", spec.SourceSpec),
+        ("datasets[].sources[].sample", SampleSpec),
+        ("datasets[].sources[].sample.draws[]", Draws),
+        ("datasets[].sources[].label", AskSpec),
+        ("datasets[].sources[].label.options", PromptOptions),
         ("datasets[].split", spec.SplitSpec),
         ("datasets[].labels", spec.LabelSpec),
         ("datasets[].benchmarks[]", spec.BenchmarkSpec),

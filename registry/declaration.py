@@ -16,6 +16,7 @@ from ..cards.dataset import merge, render
 from ..cards.figures import figures
 from ..schemas.errors import ArmError, Issue, UsageError
 from . import graph
+from .generated import Made
 from .models import ModelSpec, Trainer
 from .reading import declaration
 from .sources.lock import NAME as LOCK
@@ -37,6 +38,8 @@ class Registry:
 
     ``references`` gives, per dataset, what each source refers to on the Hub (None: the publisher's own files).
     ``trainers`` makes checkpoints, by kind of recipe. ``given_hub`` is the Hub to talk to; None: the environment's.
+    ``made`` are the files that models make; ``awaited`` gives, per dataset and number of a source, those that are not
+    there yet.
     """
 
     path: Path
@@ -46,6 +49,8 @@ class Registry:
     references: Mapping[str, tuple[Reference | None, ...]] = field(default_factory=dict)
     trainers: Mapping[str, Trainer] = field(default_factory=dict)
     given_hub: Hub | None = None
+    made: tuple[Made, ...] = ()
+    awaited: Mapping[str, Mapping[int, Made]] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -66,7 +71,8 @@ class Registry:
             raise UsageError("there is no such registry", where=str(path), next_command=fix)
         declared = declaration(path)
         return cls(
-            path, declared.namespace, declared.datasets, declared.models, declared.references, trainers or {}, hub
+            path, declared.namespace, declared.datasets, declared.models, declared.references, trainers or {}, hub,
+            declared.made, declared.awaited,
         )  # fmt: skip
 
     def dataset(self, name: str | None = None) -> BuildSpec:

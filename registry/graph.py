@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..builders.gathering import Progress
 from ..builders.spec import BuildSpec, Origin, SourceSpec
 from ..schemas.errors import ArmError
+from .generated import Made
 from .models import ModelSpec
 from .sources.references import Reference
 from .staleness import read_manifest
@@ -70,9 +73,29 @@ def resolved(registry: Registry, spec: BuildSpec, progress: Progress) -> BuildSp
     """``spec`` with local files for what its sources refer to, downloaded by commit unless they are there.
 
     Raises ArmError for a reference that arm.lock does not hold, a dataset of this registry that is not built as
-    declared, a file that cannot be had, and for records that two sources read.
+    declared, a file that cannot be had or that no model has made yet, and for records that two sources read.
     """
-    declared = registry.references[spec.name]
+    for made in registry.awaited.get(spec.name, {}).values():
+        raise not_made(registry, made)
+    return with_files(registry, spec, registry.references[spec.name], progress)
+
+
+def not_made(registry: Registry, made: Made) -> ArmError:
+    """The error of a file that a model makes and that is not there."""
+    return ArmError(made.absent, where=str(registry.path), next_command=making(registry, made))
+
+
+def making(registry: Registry, made: Made, *words: str) -> str:
+    """The command that makes a file."""
+    verb = ("sample",) if made.verb == "sample" else ("label", "run")
+    names = ("--name", made.dataset) if len({m.dataset for m in registry.made}) > 1 else ()
+    return shlex.join(["arm", *verb, str(registry.path), *names, *words])
+
+
+def with_files(
+    registry: Registry, spec: BuildSpec, declared: Sequence[Reference | None], progress: Progress
+) -> BuildSpec:  # fmt: skip
+    """``spec``, of whose sources each refers to what ``declared`` says, with local files."""
     if not any(declared):
         return spec
     identities: dict[Reference, str] = {}  # all tables of a version are of one build, whose files are hashed once

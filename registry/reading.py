@@ -17,6 +17,7 @@ from ..schemas.validate import nearest
 from ..schemas.versions import parse
 from ..schemas.yamlfile import YamlFile, read
 from .files import is_file, matching, published_names
+from .generated import Made, generate, lacking, made
 from .models import ModelSpec, read_recipe
 from .sources.references import Kind, Reference, glob_problem, repo_problem, version_of
 from .training import TRAINING, Training
@@ -38,18 +39,23 @@ TABLE = "table"  # the format of a version's own tables
 
 @dataclass(frozen=True)
 class Declaration:
-    """A checked registry.yaml. ``references``: per dataset, for each source what it refers to, None for own files."""
+    """A checked registry.yaml. ``references``: per dataset, for each source what it refers to, None for own files.
+
+    made: every file that a model makes. awaited: per dataset, number of a source -> its file that is not made yet.
+    """
 
     namespace: str
     datasets: tuple[BuildSpec, ...]
     models: tuple[ModelSpec, ...]
     references: Mapping[str, tuple[Reference | None, ...]]
+    made: tuple[Made, ...] = ()
+    awaited: Mapping[str, Mapping[int, Made]] = field(default_factory=dict)
 
 
 def declaration(path: Path) -> Declaration:
     """Read ``path``. Raises ArmError with every problem of the file (``file:line $.path``)."""
     file = read(path, "registry/1")
-    reader = _Reader(file)
+    reader = _Reader(file, tuple(made(file.data, path.parent)))
     declared = file.data["datasets"]
     datasets = tuple(reader.dataset(data, f"$.datasets[{i}]") for i, data in enumerate(declared))
     models = tuple(
@@ -61,7 +67,7 @@ def declaration(path: Path) -> Declaration:
     reader.whole(datasets, models)
     if reader.issues:
         raise ArmError.of(str(path), reader.issues)
-    return Declaration(file.data["namespace"], datasets, models, reader.references)
+    return Declaration(file.data["namespace"], datasets, models, reader.references, reader.made, reader.awaited)
 
 
 @dataclass
@@ -69,8 +75,10 @@ class _Reader:
     """Turns validated data into specs; what a schema cannot see becomes an issue at its line."""
 
     file: YamlFile
+    made: tuple[Made, ...] = ()
     issues: list[Issue] = field(default_factory=list)
     references: dict[str, tuple[Reference | None, ...]] = field(default_factory=dict)
+    awaited: dict[str, dict[int, Made]] = field(default_factory=dict)
 
     def issue(self, where: str, message: str) -> None:
         self.issues.append(Issue(str(self.file.path), self.file.line(where), where, _brief(message)))
@@ -79,9 +87,10 @@ class _Reader:
         places = [f"{where}.sources[{i}]" for i in range(len(data["sources"]))]
         references = [self._reference(s, place) for s, place in zip(data["sources"], places, strict=True)]
         self.references[data["name"]] = tuple(references)
+        training = Training(self.file.path.parent, self.issue)
         read = [
-            self.source(s, place, data["license"], reference)
-            for s, place, reference in zip(data["sources"], places, references, strict=True)
+            self.source(number, source, data, where, reference, training)
+            for number, (source, reference) in enumerate(zip(data["sources"], references, strict=True))
         ]
         sources = self._named(read, where)
         tables = data["tables"]
@@ -103,12 +112,19 @@ class _Reader:
         )
         if not {"states", *READY} & spec.kinds:
             self.issue(f"{where}.sources", "holds no states; add a source of kind episodes or states")
-        training = Training(self.file.path.parent, self.issue)
+        for number, source in enumerate(sources):
+            for verb, kind in lacking(source, spec.kinds):
+                what = "shown to a policy" if verb == "sample" else "shown to a teacher"
+                self.issue(f"{places[number]}.{verb}", f"needs a source of {kind} in this dataset, which are {what}")
         spec = training.added(spec, data, where)
         self.issues += training.issues
         return spec
 
-    def source(self, data: dict[str, Any], where: str, default_license: str, reference: Reference | None) -> SourceSpec:
+    def source(
+        self, number: int, data: dict[str, Any], dataset: dict[str, Any], at: str, reference: Reference | None,
+        training: Training,
+    ) -> SourceSpec:  # fmt: skip
+        where = f"{at}.sources[{number}]"
         if (data["kind"], data["format"]) not in IMPORTERS:
             self._unknown(f"{where}.format", f"format of {data['kind']}", data["format"], formats(data["kind"]))
         if data.get("dialect", "function") not in DIALECTS:
@@ -124,20 +140,32 @@ class _Reader:
             if name not in data and data["kind"] == "candidate_scores" and set(held) & set(SAYS[name]):
                 self.issue(where, f"lacks the field {name!r}")
         files = matching(data["path"], self.file.path.parent) if "path" in data else []
-        if "path" in data and not files:
+        if "path" in data and not files and not self._awaited(data, where, dataset["name"], number):
             self.issue(f"{where}.path", f"matches no file: {data['path']}")
         return SourceSpec(
             kind=data["kind"],
             format=data["format"],
             files=tuple(("", path) for path in files),  # named when all files of the dataset are known
-            license=data.get("license", default_license),
+            license=data.get("license", dataset["license"]),
             dialect=data.get("dialect"),
             space=data.get("space"),
             constants={name: data[name] for name in _CONSTANTS if name in data},
             on_invalid=data.get("on_invalid", "error"),
             on_conflict=data.get("on_conflict", "error"),
             origin=Origin(reference.repo, reference.revision) if reference else None,
+            generate=generate(data, where, self.file.path.parent, self.issue, training.asked),
         )
+
+    def _awaited(self, data: dict[str, Any], where: str, dataset: str, number: int) -> bool:
+        """Whether the file of a source that is not there will be made, by this source or another one."""
+        path = self.file.path.parent / data["path"]
+        found = next((mine for mine in self.made if mine.path == path), None)
+        if found is None:
+            return False
+        if found.dataset == dataset and found.number != number:
+            self.issue(f"{where}.path", f"{data['path']} is read by sources[{found.number}]; records are read once")
+        self.awaited.setdefault(dataset, {})[number] = found
+        return True
 
     def _reference(self, data: dict[str, Any], where: str) -> Reference | None:
         """What a source refers to on the Hub, if it does; exactly one of path, repo and dataset says where it is."""
@@ -213,6 +241,15 @@ class _Reader:
         for number, spec in enumerate(datasets):
             if circle := _circle(spec.name, needs):
                 self.issue(f"$.datasets[{number}].sources", f"rests on itself: {' -> '.join(circle)}")
+        writers: dict[str, Made] = {}
+        numbers = {spec.name: number for number, spec in enumerate(datasets)}
+        for mine in self.made:
+            # not every file system tells capitals apart
+            first = writers.setdefault(str(mine.path.resolve()).lower(), mine)
+            if first != mine:
+                where = f"$.datasets[{numbers[mine.dataset]}].sources[{mine.number}].path"
+                by = f"sources[{first.number}] of {first.dataset}"
+                self.issue(where, f"{mine.name} is made by {by}; a file is made once, and read by who declares it")
         for number, model in enumerate(models):
             self._own(model.dataset, own, f"$.models[{number}].recipe")
 
@@ -255,9 +292,9 @@ class _Reader:
         """Declarations that nothing would read, and pictures that no table would hold, are mistakes."""
         teacher = data.get("labels", {}).get("teacher")
         labels = [source for source in sources if source.kind == "teacher_labels"]
-        judged: set[str | None] = {s.constants.get("teacher") for s in labels if s.format != TABLE}
+        judged: set[str | None] = {s.constants.get("teacher") for s in labels if s.format != TABLE or s.generate}
         teachers = {name for name in judged if name is not None}
-        named_by_records = any(source.format == TABLE for source in labels)
+        named_by_records = any(source.format == TABLE and not source.generate for source in labels)
         if teacher is not None and teacher not in teachers and not named_by_records:
             known = f"; there are {', '.join(sorted(teachers))}" if teachers else ""
             self.issue(f"{where}.labels.teacher", f"no source declares the teacher {teacher!r}{known}")

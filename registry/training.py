@@ -174,7 +174,11 @@ class Training:
             return None
         return BenchmarkSpec(data["name"], path, file_sha256(path), **_given(data, "near"))
 
-    def _prompt(self, options: Mapping[str, Any], kind: str, where: str) -> PromptSpec:
+    def asked(self, options: Mapping[str, Any], where: str) -> PromptSpec:
+        """The prompt with which teachers are asked."""
+        return self._prompt(options, "selection", where, "a teacher is asked with")
+
+    def _prompt(self, options: Mapping[str, Any], kind: str, where: str, needs: str = "this table needs") -> PromptSpec:
         declared = options["prompt"]
         if isinstance(declared, str):
             spec = PromptSpec(id=declared, options=options.get("options", {}))
@@ -189,7 +193,7 @@ class Training:
             self.issues += error.issues  # of an external file, with its own lines
             return spec
         if prompt.kind != kind:
-            self._complain(f"{where}.prompt", f"is a {prompt.kind} prompt; this table needs a {kind} prompt")
+            self._complain(f"{where}.prompt", f"is a {prompt.kind} prompt; {needs} a {kind} prompt")
         return spec
 
 

@@ -58,6 +58,22 @@ datasets:
       - {kind: candidate_scores, format: molmoweb, path: s.jsonl, dialect: function, space: pixel, score_source: prm}
       - {kind: bench_items, format: webprmbench, path: b.jsonl}
       - {kind: reviews, format: review, path: r.jsonl}
+      - kind: candidate_sets
+        format: sampled
+        path: generated/c.jsonl
+        dialect: function
+        space: norm1000
+        actor: other
+        sample: {endpoint: actor, model: served-id, n: 5, draws: [{temperature: 0.7, count: 12}, {temperature: 1}],
+          first_draw: 4, max_tokens: 512, top_p: 0.9, top_k: null, min_p: 0, seed: 1, per_request: set, screenshots: 2,
+          limit_parameter: max_completion_tokens, chat_template_kwargs: {enable_thinking: false}}
+      - kind: teacher_labels
+        format: table
+        path: generated/l.jsonl
+        teacher: "t é"
+        label: {endpoint: teacher, model: m, prompt: selection/1, options: {history_window: 2}, max_tokens: 99,
+          repeats: 2, seed: 1, temperature: null, top_p: null, sampler_seed: 1, reasoning_effort: low,
+          response_format: json_schema, limit_parameter: max_tokens, chat_template_kwargs: {}}
     redact: [secrets, addresses]
     split: {validation: 0.1, seed: 42, isolate_screenshots: true, rule: task_group}
     labels: {teacher: "t é", rule: first, conflicting: quarantine}
@@ -173,7 +189,8 @@ KEYS = (
     "x" * 300, "a b", "a.b", "a[0]", "$", "'", '"', "é", "\u2028", "\x1b[31m", "😀", "0", "true", "null", "<<",
     "__class__", "models", "\ud83d",
 )  # fmt: skip
-POINTERS = ("path", "file", "repo", "revision", "dataset", "recipe", "name", "version", "prompt", "format", "teacher")
+POINTERS = ("path", "file", "repo", "revision", "dataset", "recipe", "name", "version", "prompt", "format", "teacher",
+            "endpoint", "model", "draws")  # fmt: skip
 
 
 def lines_changed(draw: st.DrawFn, text: str) -> str:
