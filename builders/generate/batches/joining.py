@@ -104,6 +104,7 @@ class Join:
             answer = Answer(asked.key, asked.slot, reply.outcome, detail=reply.detail, batch_id=self._batch_id)
             return Decided(answer, billed=False)
         engine, version = self._engine
+        engine = engine or ("vllm" if reply.shape == "vllm" else None)
         answer = answer_of(
             asked.key, asked.slot, reply.body, n=asked.n, engine=engine, engine_version=version, batch_id=self._batch_id
         )

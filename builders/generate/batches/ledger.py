@@ -64,6 +64,7 @@ class Asked:
     line: int
     state: State = "asked"
     detail: str = ""
+    batch: int = 0  # its number, once it has one
 
 
 @dataclass(frozen=True)
@@ -187,19 +188,31 @@ class Ledger:
     def requests(self, number: int) -> dict[str, Asked]:
         """Key -> request, of one batch, in the order of its input file."""
         query = (
-            "SELECT key, slot, shard, n, reservation, line, state, detail FROM requests WHERE batch = ? ORDER BY line"
+            "SELECT key, slot, shard, n, reservation, line, state, detail, batch FROM requests"
+            " WHERE batch = ? ORDER BY line"
         )
         with self._read() as db:
             return {row["key"]: Asked(**dict(row)) for row in db.execute(query, (number,))} if db else {}
 
-    def open_keys(self, shard: int) -> set[str]:
-        """What an open batch of a service may still answer, of one shard of the log. It is not to be asked again."""
+    def open_keys(self, shard: int, kind: Kind = "service") -> set[str]:
+        """What an open batch may still answer, of one shard of the log. Of a service it is not to be asked again."""
         query = (
-            "SELECT key FROM requests JOIN batches ON number = batch"
-            " WHERE shard = ? AND state = 'asked' AND kind = 'service'"
+            "SELECT key FROM requests JOIN batches ON number = batch WHERE shard = ? AND state = 'asked' AND kind = ?"
         )
         with self._read() as db:
-            return {row[0] for row in db.execute(query, (shard,))} if db else set()
+            return {row[0] for row in db.execute(query, (shard, kind))} if db else set()
+
+    def holders(self, keys: Iterable[str], kind: Kind) -> dict[str, list[int]]:
+        """Key -> numbers of the batches of this kind in which it stands, for those that do."""
+        found: dict[str, list[int]] = {}
+        query = "SELECT batch FROM requests JOIN batches ON number = batch WHERE key = ? AND kind = ? ORDER BY batch"
+        with self._read() as db:
+            for key in keys:
+                if db is None:
+                    break
+                if numbers := [row[0] for row in db.execute(query, (key, kind))]:
+                    found[key] = numbers
+        return found
 
     def suspects(self, shard: int) -> set[str]:
         """What made a service refuse the whole batch that it stood in."""

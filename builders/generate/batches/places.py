@@ -1,0 +1,54 @@
+"""Files of batches beside the log. Their names are ours: an id that a server gives is never part of a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from ....schemas.errors import ArmError
+
+
+def batch_file(folder: Path, number: int, kind: str) -> Path:
+    """Of the batch ``number`` of the log in ``folder``; kind: input, output or errors."""
+    return folder / "batches" / f"{number:05}.{kind}.jsonl"
+
+
+def made(folder: Path) -> Path:
+    """The folder of the files, made when it is not there."""
+    path = folder / "batches"
+    try:
+        path.mkdir(0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArmError(f"cannot be made: {error.strerror}", where=str(path)) from error
+    return path
+
+
+def new_file(path: Path) -> IO[bytes]:
+    """To write, for its owner alone: prompts and replies are in it. What stood there is gone."""
+    try:
+        path.unlink(missing_ok=True)
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except OSError as error:
+        raise ArmError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+@contextmanager
+def locked(folder: Path, what: str, *, wait: bool) -> Iterator[bool]:
+    """Hold the lock ``what`` of a log, which the system frees when a process dies; False when another holds it."""
+    import fcntl
+
+    path = made(folder) / f"{what}.lock"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ArmError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(handle)
