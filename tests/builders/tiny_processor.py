@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"]
 WORDS = r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -40,19 +41,28 @@ PICTURES = {
 }
 
 
-def make(folder: Path, *, template: str = TEMPLATE, pictures: dict[str, Any] | None = PICTURES) -> Path:
-    """Write the processor into ``folder`` and return that."""
+def make(
+    folder: Path,
+    *,
+    template: str = TEMPLATE,
+    pictures: dict[str, Any] | None = PICTURES,
+    texts: Sequence[str] = SAID * 3,
+    special: Sequence[str] = SPECIAL,
+    vocabulary: int = 400,
+) -> Path:
+    """Write the processor into ``folder`` and return that; ``vocabulary`` tokens at most, learnt from ``texts``."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     split = pre_tokenizers.Split(Regex(WORDS), "isolated")
     bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, bytewise])
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, initial_alphabet=alphabet, special_tokens=SPECIAL, show_progress=False
+        vocab_size=vocabulary, initial_alphabet=alphabet, special_tokens=list(special), show_progress=False
     )
-    tokenizer.train_from_iterator(SAID * 3, trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
