@@ -44,7 +44,7 @@ clean:
 	touch $@
 
 .venv/.all: .venv/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,scale,parity]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,scale]"
 	touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
