@@ -36,7 +36,10 @@ class StandIn:
     def __init__(self, script: Script | None = None, *, keep: int = 2_000) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", _SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # a signal to the group of what is tested is not for it
         )
         self._write({"script": (script or Script()).to_json(), "keep": keep})
         self.origin = f"http://127.0.0.1:{self._read()}"

@@ -14,7 +14,8 @@ from action_reward_models.tests.builders.generate.stand_in.script import Script,
 
 _COUNT = re.compile(r"from 1 to (\d+)")
 _NUMBERED = re.compile(r"^\s*(\d+)\. ", re.MULTILINE)
-_THOUGHTS = ("the next step is to press the button", "I will try clicking around here", "maybe the form comes first")
+_THOUGHTS = ("the next step is to press the button", "I will try clicking around here", "maybe “Öffnen” comes first")
+_LINES = "\u2028This is still the same line of JSON.\x85And this."  # for some readers it is three
 PER_TOKEN = 4  # characters
 
 
@@ -81,6 +82,8 @@ def _said(prompt: Prompt, kind: str | None, draw: tuple[object, ...], selecting:
     if kind == "unparsed":
         return Said("<think>it is not clear what to do</think>\nLet me look at the page first.")
     thought, action = _action(prompt, draw)
+    if kind == "prose":
+        thought += _LINES
     if prompt.schema is not None:
         return Said(json.dumps(_filled(prompt.schema, {"thought": thought, "action": action})))
     return Said(f"<think>{thought}</think>\n<action>{action}</action>")
@@ -94,7 +97,7 @@ def _cut(said: Said, max_tokens: int | None, reasoning: str | None) -> Said:
     thought = None
     if reasoning and text and text.startswith("<think>"):
         thought, _, text = text.removeprefix("<think>").partition("</think>\n")
-    return Said(text, finish, said.refusal, thought)
+    return Said(text or None if thought else text, finish, said.refusal, thought)
 
 
 def _asks_selection(prompt: Prompt) -> bool:
@@ -124,7 +127,7 @@ def _selection(prompt: Prompt, kind: str | None, draw: tuple[object, ...]) -> st
         case "fenced":
             return f"```json\n{verdict}\n```"
         case "prose":
-            return f"Candidate {pick} is better than the others.\n{verdict}"
+            return f"Candidate {pick} is better than the others.{_LINES}\n{verdict}"
         case "salvaged":
             return f'{{"selection": {pick}, "tho'
         case "ambiguous":  # with one candidate there is no second number

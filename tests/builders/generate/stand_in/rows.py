@@ -25,7 +25,7 @@ class Written:
     errors: list[Any] = field(default_factory=list)
 
     def text(self, lines: Sequence[Any], script: BatchScript) -> str:
-        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        texts = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
         if script.blank_lines:
             texts = [part for text in texts for part in (text, "")]
         return "\n".join(texts) + ("\n" if script.final_newline and texts else "")
@@ -112,7 +112,7 @@ def run_batch(input_file: Path, output_file: Path, script: Script | None = None,
     its faults for the ``attempt``-th run. Raises ValueError for input that vLLM does not start on.
     """
     script = script or Script()
-    lines = [json.loads(line) for line in input_file.read_text("utf-8").splitlines() if line.strip()]
+    lines = [json.loads(line) for line in input_file.read_text("utf-8").split("\n") if line.strip()]
     for number, line in enumerate(lines, 1):
         if not {"custom_id", "method", "url", "body"} <= set(line) or line["url"] != chat.URL:
             raise ValueError(f"line {number}: no request to {chat.URL}")

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from action_reward_models.tests.builders.generate.stand_in.routes import ROUTES
+
 KINDS = {
     "429": "any three digits: that status with an error in the API's shape",
     "hang": "no answer, ever",
@@ -53,8 +55,8 @@ def drawn(rates: Mapping[str, float], *parts: object) -> str | None:
 class Fault:
     """Something that goes wrong with a request.
 
-    kind: a key of KINDS, or three digits. on: the route (see server.py): chat, models, version, files, file, content,
-    delete, batches (create), batch (look at one), cancel...
+    kind: a key of KINDS, or three digits. on: a route of routes.py, as chat, content, batches (create one), batch (look
+    at one).
     Which requests it meets, all of them to be met: ``rate`` of all pairs of body and attempt, by hash; ``attempts``:
     the first so many with one body; ``numbers``: the n-th requests of the route, from 1; ``contains``: a text in the
     body. after: the server does what it is asked, and only its answer is replaced.
@@ -77,6 +79,8 @@ class Fault:
     def __post_init__(self) -> None:
         if self.kind not in KINDS and not self.kind.isdecimal():
             raise ValueError(f"{self.kind!r} is no fault; there are {', '.join(KINDS)}")
+        if self.on not in ROUTES:
+            raise ValueError(f"{self.on!r} is no route; there are {', '.join(sorted(ROUTES))}")
 
     def meets(self, index: int, seed: int, key: str, body: bytes, attempt: int, number: int) -> bool:
         return (

@@ -20,23 +20,10 @@ import orjson
 from action_reward_models.tests.builders.generate.stand_in import chat
 from action_reward_models.tests.builders.generate.stand_in.batches import Batches
 from action_reward_models.tests.builders.generate.stand_in.chat import RefusedError
+from action_reward_models.tests.builders.generate.stand_in.routes import route_of
 from action_reward_models.tests.builders.generate.stand_in.script import Fault, Script, share
 from action_reward_models.tests.builders.generate.stand_in.wire import Answer, Asked, Connection
 
-# (method, parts below /v1; "*" stands for an id) -> name of the route
-_ROUTES = {
-    ("GET", "models"): "models",
-    ("POST", "chat/completions"): "chat",
-    ("POST", "files"): "files",
-    ("GET", "files"): "files_list",
-    ("GET", "files/*"): "file",
-    ("DELETE", "files/*"): "delete",
-    ("GET", "files/*/content"): "content",
-    ("POST", "batches"): "batches",
-    ("GET", "batches"): "batches_list",
-    ("GET", "batches/*"): "batch",
-    ("POST", "batches/*/cancel"): "cancel",
-}
 _KEPT_BYTES = 1 << 28  # of bodies in memory
 
 
@@ -46,27 +33,28 @@ class StandInServer:
         self.batches = Batches()
         self._counts: Counter[str] = Counter()
         self._attempts: Counter[bytes] = Counter()
-        self._received: deque[tuple[str, Asked, str]] = deque(maxlen=keep)
+        self._received: deque[tuple[Asked, str]] = deque(maxlen=keep)
         self._kept_bytes = 0
         self._in_flight = 0
         self._most = 0
         self.connections: set[Connection] = set()
 
     async def handle(self, asked: Asked) -> Answer:
-        route, id_ = _route(asked)
+        route, id_ = route_of(asked.method, asked.path)
         sha256 = hashlib.sha256(asked.body)
         self._keep(asked, sha256.hexdigest())
         self._counts[route] += 1
         of = b"%s %s %s" % (route.encode(), id_.encode(), sha256.digest())
         self._attempts[of] += 1
         attempt = self._attempts[of]
+        number = self._counts[route]
         if attempt == 1:
             self._counts[f"distinct:{route}"] += 1
         self._in_flight += 1
         self._most = max(self._most, self._in_flight)
         try:
             key = f"{route} {id_} {sha256.hexdigest()}"
-            answer = await self._answer(route, id_, asked, key, attempt)
+            answer = await self._answer(route, id_, asked, key, attempt, number)
         except Exception:
             self._counts["errors"] += 1
             traceback.print_exc()
@@ -78,22 +66,23 @@ class StandInServer:
 
     def _keep(self, asked: Asked, sha256: str) -> None:
         if len(self._received) == self._received.maxlen:
-            self._kept_bytes -= len(self._received.popleft()[1].body) if self._received else 0
+            self._kept_bytes -= len(self._received.popleft()[0].body) if self._received else 0
         if self._received.maxlen:
-            self._received.append((asked.path, asked, sha256))
+            self._received.append((asked, sha256))
             self._kept_bytes += len(asked.body)
         while self._kept_bytes > _KEPT_BYTES:
-            self._kept_bytes -= len(self._received.popleft()[1].body)
+            self._kept_bytes -= len(self._received.popleft()[0].body)
 
-    async def _answer(self, route: str, id_: str, asked: Asked, key: str, attempt: int) -> Answer:
+    async def _answer(self, route: str, id_: str, asked: Asked, key: str, attempt: int, number: int) -> Answer:
         script = self.script
         if route == "chat" and (script.latency_s or script.jitter_s):
             await asyncio.sleep(script.latency_s + script.jitter_s * share("latency", key, attempt))
-        fault = self._fault(route, key, asked, attempt)
-        if fault and not fault.after and fault.kind != "slow" and (early := _instead(fault)):
-            return early
-        if fault and fault.kind == "hang" and not fault.after:
-            await asyncio.Event().wait()
+        fault = self._fault(route, key, asked, attempt, number)
+        if fault and not fault.after:
+            if fault.kind == "hang":
+                await asyncio.Event().wait()
+            if early := _instead(fault):
+                return early
         try:
             answer = self._done(route, id_, asked)
         except RefusedError as refused:
@@ -102,9 +91,8 @@ class StandInServer:
             await asyncio.Event().wait()
         return _spoilt(fault, answer) if fault else answer
 
-    def _fault(self, route: str, key: str, asked: Asked, attempt: int) -> Fault | None:
+    def _fault(self, route: str, key: str, asked: Asked, attempt: int, number: int) -> Fault | None:
         for index, fault in enumerate(self.script.faults):
-            number = self._counts[route]
             if fault.on == route and fault.meets(index, self.script.seed, key, asked.body, attempt, number):
                 self._counts[f"fault:{fault.kind}"] += 1
                 return fault
@@ -114,7 +102,7 @@ class StandInServer:
         script = self.script
         if route == "version" and script.version is not None:
             return Answer(body=orjson.dumps({"version": script.version}))
-        if route in {"version", ""}:
+        if route in {"version", "unknown"}:
             raise RefusedError(404, "Not Found")
         if script.key is not None and asked.headers.get("authorization") != f"Bearer {script.key}":
             raise RefusedError(401, "Incorrect API key provided.", "invalid_api_key")
@@ -155,7 +143,7 @@ class StandInServer:
                 self.script = Script.from_json(command["script"])
                 return None
             case "received":
-                return [_told(asked, sha256) for _, asked, sha256 in self._received]
+                return [_told(asked, sha256) for asked, sha256 in self._received]
             case "counts":
                 return {**self._counts, "in_flight": self._in_flight, "most_in_flight": self._most}
             case "reset":
@@ -173,16 +161,6 @@ class StandInServer:
                     connection.abort()
                 return None
         raise ValueError(command)
-
-
-def _route(asked: Asked) -> tuple[str, str]:
-    """(name, id); the name is empty for what there is not."""
-    if (asked.method, asked.path) == ("GET", "/version"):
-        return "version", ""
-    parts = asked.path.removeprefix("/v1/").split("/") if asked.path.startswith("/v1/") else [""]
-    if (found := _ROUTES.get((asked.method, "/".join(parts)))) or len(parts) < 2:
-        return found or "", ""
-    return _ROUTES.get((asked.method, "/".join([parts[0], "*", *parts[2:]])), ""), parts[1]
 
 
 def _json(body: bytes) -> Any:
