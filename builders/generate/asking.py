@@ -71,14 +71,15 @@ class AskWork:
         """Counts over all sets, with those that are not asked about by reason."""
         skipped: Counter[str] = Counter()
         requests = labels = 0
-        for question in self._questions(None, skipped):
+        for question in self.plan(None, skipped):
             requests += 1
             labels += len(question.labels)
         return Survey(requests, labels, dict(skipped))
 
-    def plan(self, shard: int | None = None) -> Iterator[Question]:
-        """Every question about the states of a shard (None: of all), always in the same order."""
-        return self._questions(shard, Counter())
+    def plan(self, shard: int | None = None, skipped: Counter[str] | None = None) -> Iterator[Question]:
+        """Every question about the states of a shard (None: of all), always in the same order. ``skipped`` counts the
+        sets that are not asked about, by reason."""
+        return self._questions(shard, Counter() if skipped is None else skipped)
 
     @cached_property
     def prompt(self) -> Prompt:

@@ -71,9 +71,10 @@ class SampleWork:
         sets = states * len(self.spec.temperatures)
         return Survey(sets * len(_places(self.spec)), sets, dict(skipped))
 
-    def plan(self, shard: int | None = None) -> Iterator[PlannedSet]:
-        """Every draw of every state of a shard (None: of all), always in the same order."""
-        for state_id, messages, pictures in self._states(shard, Counter()):
+    def plan(self, shard: int | None = None, skipped: Counter[str] | None = None) -> Iterator[PlannedSet]:
+        """Every draw of every state of a shard (None: of all), always in the same order. ``skipped`` counts the states
+        that cannot be shown, by reason."""
+        for state_id, messages, pictures in self._states(shard, Counter() if skipped is None else skipped):
             for draw, temperature in self.spec.temperatures:
                 yield self._set(state_id, draw, temperature, messages, pictures)
 
