@@ -48,6 +48,7 @@ def collect(
     sleep: Callable[[float], object] = time.sleep,
 ) -> Collected:
     """Collect every batch of ``server`` that has ended; a second process waits for the first, and finds nothing left.
+    When the server is gone, what was collected until then is told, or, if it is nothing, ArmError is raised.
 
     accept_cut: take a file that ends inside a line every time that it is fetched; without it, its batch stays open.
     """
@@ -58,11 +59,17 @@ def collect(
         with locked(work.folder, "submit", wait=False) as mine:
             if mine:
                 done.adopted = adopt(ledger, work.folder, service, server)
-        for batch in ledger.batches("open"):
-            if batch.server != server.name:
-                continue
-            with Purse(work.folder, server.prices.get(batch.model), model=batch.model) as purse:
-                _Collection(work.folder, server, service, ledger, purse, batch, done, accept_cut).run()
+        waiting = [batch for batch in ledger.batches("open") if batch.server == server.name]
+        for i, batch in enumerate(waiting):
+            try:
+                with Purse(work.folder, server.prices.get(batch.model), model=batch.model) as purse:
+                    _Collection(work.folder, server, service, ledger, purse, batch, done, accept_cut).run()
+            except UnreachableError as error:
+                if not done.batches:
+                    raise
+                done.open += len(waiting) - i
+                done.problems.append(f"batch {batch.number}: {error.message}")
+                break
             if batch.number in done.batches:
                 progress(f"batch {batch.number}: {ledger.batch(batch.number).status}")
     return done

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -23,7 +24,7 @@ ENDED = ("completed", "failed", "expired", "cancelled")
 TRIES = 4
 _LONGEST_WAIT_S = 60.0
 _MOST_LISTED = 10_000
-_PASSING = (408, 409, 425, 429)
+_PASSING = (408, 425, 429)  # 409 says that a batch has ended
 
 T = TypeVar("T")
 
@@ -86,11 +87,11 @@ class Service:
     def upload(self, path: Path, name: str) -> str:
         """Send an input file, as a stream; its id there."""
 
-        def send() -> Any:
+        def send() -> str:
             with path.open("rb") as file:
-                return self.client.files.create(file=(name, file, "application/jsonl"), purpose="batch")
+                return _id(self.client.files.create(file=(name, file, "application/jsonl"), purpose="batch"))
 
-        return _id(self.call(send), self.url)
+        return self.call(send)
 
     def create(self, input_file_id: str, metadata: dict[str, str]) -> Remote:
         """Tried again only when the service does not have it: a batch is paid for, whoever heard of its creation. A 429
@@ -100,7 +101,7 @@ class Service:
             made = self.client.batches.create(
                 input_file_id=input_file_id, endpoint="/v1/chat/completions", completion_window="24h", metadata=metadata
             )
-            return _remote(made, self.url)
+            return _remote(made)
 
         since_s = time.time()
         for attempt in range(TRIES):
@@ -131,23 +132,22 @@ class Service:
         after: str | None = None
         for _ in range(_MOST_LISTED // 100):
             options: dict[str, Any] = {"after": after} if after else {}
-            page = self.call(lambda options=options: self.client.batches.list(limit=100, **options))  # type: ignore[misc]
-            found = [_remote(item, self.url) for item in getattr(page, "data", None) or []]
+            found, more = self.call(lambda options=options: _page(self.client.batches.list(limit=100, **options)))  # type: ignore[misc]
             for remote in found:
                 if remote.created_s is not None and remote.created_s < since_s - 86_400:
                     return
                 yield remote
-            if not found or not getattr(page, "has_more", False) or found[-1].id == after:
+            if not found or not more or found[-1].id == after:
                 return
             after = found[-1].id
 
     def retrieve(self, batch_id: str) -> Remote:
-        return _remote(self.call(lambda: self.client.batches.retrieve(batch_id)), self.url)
+        return self.call(lambda: _remote(self.client.batches.retrieve(batch_id)))
 
     def cancel(self, batch_id: str) -> Remote:
         """One that has ended stays as it is."""
         try:
-            return _remote(self.call(lambda: self.client.batches.cancel(batch_id)), self.url)
+            return self.call(lambda: _remote(self.client.batches.cancel(batch_id)))
         except RefusedError:
             remote = self.retrieve(batch_id)
             if not remote.ended:
@@ -184,11 +184,21 @@ class Service:
 
     def pause(self, attempt: int, retry_after: str | None = None) -> None:
         """Before another try; ``attempt`` counts from 0."""
-        wait_s = 2.0**attempt * (0.5 + random.random())  # noqa: S311
-        if retry_after is not None:
-            with suppress(ValueError):
-                wait_s = max(0.0, float(retry_after))
+        wait_s = _asked_s(retry_after)
+        if wait_s is None:
+            wait_s = 2.0**attempt * (0.5 + random.random())  # noqa: S311
         self._sleep(min(wait_s, _LONGEST_WAIT_S))
+
+
+def _asked_s(retry_after: str | None) -> float | None:
+    """Seconds to wait, of a header that gives seconds or a date."""
+    if not retry_after:
+        return None
+    with suppress(ValueError):
+        return max(0.0, float(retry_after))
+    with suppress(ValueError):
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    return None
 
 
 def _words(error: openai.APIStatusError) -> str:
@@ -200,16 +210,24 @@ def _words(error: openai.APIStatusError) -> str:
     return str(told) if told else error.message
 
 
-def _remote(batch: Any, where: str) -> Remote:
-    """Of what the client made of a reply, in which anything may be missing."""
+def _page(page: Any) -> tuple[list[Remote], bool]:
+    """(batches, whether there are more). A reply that lists nothing is not taken for an empty list."""
+    data = getattr(page, "data", None)
+    if not isinstance(data, list):
+        raise ValueError("the server answered with something that is no list")
+    return [_remote(item) for item in data], getattr(page, "has_more", None) is True
+
+
+def _remote(batch: Any) -> Remote:
+    """Of what the client made of a reply, in which anything may be missing: a page to sign in at becomes a text."""
     status = getattr(batch, "status", None)
     if not isinstance(status, str):
-        raise ArmError("the server answered with something that is no batch", where=where)
+        raise ValueError("the server answered with something that is no batch")
     counts = getattr(batch, "request_counts", None)
     metadata = getattr(batch, "metadata", None)
     data = getattr(getattr(batch, "errors", None), "data", None)
     return Remote(
-        id=_id(batch, where), status=shortened(status),
+        id=_id(batch), status=shortened(status),
         created_s=_number(batch, "created_at"), expires_s=_number(batch, "expires_at"),
         completed=_count(counts, "completed"), failed=_count(counts, "failed"),
         input_file_id=_text(batch, "input_file_id"), output_file_id=_text(batch, "output_file_id"),
@@ -223,10 +241,10 @@ def _validation(error: Any) -> tuple[int | None, str]:
     return _count(error, "line"), shortened(words or "an error without words")
 
 
-def _id(thing: Any, where: str) -> str:
+def _id(thing: Any) -> str:
     found = _text(thing, "id")
     if not found:
-        raise ArmError("the server answered without an id", where=where)
+        raise ValueError("the server answered without an id")
     return found
 
 
