@@ -1,4 +1,4 @@
-"""A server with OpenAI's API around a tiny model: ``python -m action_reward_models.tests.tiny_vlm.server FOLDER NAME``.
+"""A server with OpenAI's API around a tiny model: ``python -m action_reward_models.tests.tiny_vlm.server --port 8000``.
 
 Real tokens come out of it: sampled ones, or, under a JSON schema that leaves nothing open but one number, those of the
 object that the model finds likely. Whatever else could be asked for is refused as real servers refuse it. It says on
@@ -7,20 +7,20 @@ its first line where it listens.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import binascii
 import hashlib
 import io
 import json
 import re
-import sys
 import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from action_reward_models.tests.tiny_vlm import generation
+from action_reward_models.tests.tiny_vlm import cached, generation
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -107,6 +107,7 @@ class Service:
         self.received.append(
             {
                 "messages": len(messages),
+                "seed": sampler.seed,
                 "prompt_ids": given["input_ids"][0].tolist(),
                 "pictures": [hashlib.sha256(picture).hexdigest() for picture in pictures],
                 "replies": [reply.ids for reply in replies],
@@ -213,9 +214,13 @@ def _allowed(form: Any) -> list[str] | None:
 
 
 def main() -> None:
-    folder, name = sys.argv[1:]
-    service = Service(Path(folder), name)
-    server = uvicorn.Server(uvicorn.Config(service.app(), host="127.0.0.1", port=0, log_level="warning"))
+    parser = argparse.ArgumentParser(description="Serve a tiny model on 127.0.0.1, by OpenAI's API.")
+    parser.add_argument("--folder", type=Path, help="of the model; made when absent, in some ten seconds")
+    parser.add_argument("--name", default="tiny-vlm", help="under which it is served")
+    parser.add_argument("--port", type=int, default=0, help="0: any that is free")
+    given = parser.parse_args()
+    service = Service(given.folder or cached.made(), given.name)
+    server = uvicorn.Server(uvicorn.Config(service.app(), host="127.0.0.1", port=given.port, log_level="warning"))
     socket = server.config.bind_socket()
     print(f"http://127.0.0.1:{socket.getsockname()[1]}/v1", flush=True)
     server.run([socket])

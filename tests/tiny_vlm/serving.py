@@ -23,7 +23,7 @@ class TinyServer:
         self.url = ""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", MODULE, str(self.folder), self.name]
+        command = [sys.executable, "-m", MODULE, "--folder", str(self.folder), "--name", self.name]
         self._process = subprocess.Popen(command, env=cached.environment(), cwd=cached.ROOT, stdout=subprocess.PIPE)
         assert self._process.stdout
         self.url = self._process.stdout.readline().decode().strip()
