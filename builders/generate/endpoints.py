@@ -11,6 +11,7 @@ does not name, so that whoever can set a variable cannot have a key sent elsewhe
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from .urls import host_of, is_loopback, normal
 
 NAME = "endpoints.yaml"
 _LONGEST_KEY_NAME = 128
+_SERVER = r"\$\.servers(\.[a-z0-9_]+|\['[^']*'\])"
+_URLS, _KEY = re.compile(_SERVER + r"\.urls\b"), re.compile(_SERVER + r"\.key\b")
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,10 @@ def read_endpoints(path: Path) -> Endpoints:
     """Read ``path``; a file that is not there declares no servers. Raises ArmError with every problem of it."""
     if not path.exists() and not path.is_symlink():
         return Endpoints(path, {})
-    file = read(path, "endpoints/1")
+    try:
+        file = read(path, "endpoints/1")
+    except ArmError as error:
+        raise ArmError.of(str(path), map(_unquoted, error.issues)) if error.issues else error from None
     reader = _Reader(file)
     servers = {name: reader.server(name, data) for name, data in file.data["servers"].items()}
     if reader.issues:
@@ -184,6 +190,15 @@ class _Reader:
 
     def _issue(self, where: str, message: str) -> None:
         self.issues.append(Issue(str(self.file.path), self.file.line(where), where, message))
+
+
+def _unquoted(issue: Issue) -> Issue:
+    """What a schema says quotes the value, and here it may be a secret."""
+    if _URLS.match(issue.path) and " empty list" not in issue.message:
+        return replace(issue, message="is not as it should be: write urls: [http://HOST:PORT/v1, ...]")
+    if _KEY.match(issue.path):
+        return replace(issue, message="is not the name of an environment variable")
+    return issue
 
 
 def _is_variable(name: str) -> bool:

@@ -64,6 +64,8 @@ def is_loopback(url: str) -> bool:
 def _written(host: str) -> str:
     if ":" in host:
         try:
+            if "%" in host:  # which of the links of one machine: no name for others
+                raise ValueError(host)
             return f"[{ipaddress.IPv6Address(host).compressed}]"
         except ValueError:
             raise ValueError("has no host and port that can be read") from None
