@@ -163,6 +163,13 @@ class Purse:
         with self._writing() as db:
             _taken(db, reservation)
 
+    def batched(self) -> list[int]:
+        """Reservations for batches that are neither settled nor released, whoever made them."""
+        if self._rates is None:
+            return []
+        with self._writing() as db:
+            return [row[0] for row in db.execute("SELECT id FROM reservations WHERE batch ORDER BY id")]
+
     @property
     def spent_usd(self) -> float:
         return self.report().spent_usd

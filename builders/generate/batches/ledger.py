@@ -202,6 +202,12 @@ class Ledger:
         with self._read() as db:
             return {row[0] for row in db.execute(query, (shard, kind))} if db else set()
 
+    def reservations(self) -> set[int]:
+        """Of the purse, for what may still be answered."""
+        query = "SELECT DISTINCT reservation FROM requests WHERE state = 'asked' AND reservation IS NOT NULL"
+        with self._read() as db:
+            return {row[0] for row in db.execute(query)} if db else set()
+
     def holders(self, keys: Iterable[str], kind: Kind) -> dict[str, list[int]]:
         """Key -> numbers of the batches of this kind in which it stands, for those that do."""
         found: dict[str, list[int]] = {}

@@ -104,7 +104,8 @@ def adopt(ledger: Ledger, folder: Path, service: Service, server: Server) -> lis
             with Purse(folder, server.prices.get(batch.model), model=batch.model) as purse:
                 release(ledger, batch.number, purse)
             ledger.refuse(batch.number, "it was never created")
-        batch_file(folder, batch.number, "input").unlink(missing_ok=True)
+    for path in (folder / "batches").glob("*.input.jsonl"):
+        path.unlink(missing_ok=True)  # bodies are not kept, and what is asked again is written again
     return adopted
 
 
@@ -138,6 +139,7 @@ class _Submission:
 
     def run(self) -> None:
         self.done.adopted = adopt(self.ledger, self.work.folder, self.service, self.server)
+        self._release_drafts()
         deferred = False
         try:
             for request, claim in self.wanted.requests():
@@ -151,6 +153,12 @@ class _Submission:
         except _Stop:
             self.done.not_seen = 0 if deferred else self.work.total() - self.wanted.seen
         self.done.answered, self.done.open, self.done.busy = self.wanted.answered, self.wanted.open, self.wanted.busy
+
+    def _release_drafts(self) -> None:
+        """Of a process that was killed before the ledger knew its batch: nothing of that was sent."""
+        reserved = self.purse.batched()  # before the ledger is read, which is written after the purse
+        for reservation in sorted(set(reserved) - self.ledger.reservations()):
+            self.purse.release(reservation)
 
     def close(self) -> None:
         """Nothing of a draft was sent."""

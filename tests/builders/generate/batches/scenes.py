@@ -14,6 +14,7 @@ from action_reward_models.builders.generate.batches.submit import Submitted, sub
 from action_reward_models.builders.generate.endpoints import BatchLimits, Price, Server
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog, shard_of
 from action_reward_models.builders.generate.requests import Request
+from action_reward_models.builders.generate.spend import Spent, report
 from action_reward_models.tests.builders.generate.stand_in import StandIn
 
 MODEL = "stand-in"
@@ -92,6 +93,12 @@ def outcomes(work: Questions) -> Counter[str]:
     """Outcome -> number of requests, from the log."""
     log = AnswerLog(work.folder)
     return Counter(outcome for shard in range(SHARDS) for outcome in log.outcomes(shard).values())
+
+
+def spent(work: Questions) -> Spent:
+    found = report(work.folder)
+    assert found is not None
+    return found
 
 
 def lines_of_log(work: Questions) -> int:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from action_reward_models.builders.generate.answers import Answer
 from action_reward_models.builders.generate.batches.collect import collect
 from action_reward_models.builders.generate.batches.ledger import FILE, Ledger
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog
-from action_reward_models.builders.generate.spend import Purse, report
+from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.builders.generate.batches.scenes import (
     MODEL,
@@ -23,6 +24,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     lines_of_log,
     outcomes,
     server_of,
+    spent,
     states,
     submitted,
 )
@@ -40,7 +42,7 @@ def script(*ends: str, faults: tuple[Fault, ...] = (), **batch: object) -> Scrip
     return Script(faults=faults, batch=BatchScript(ends=(*ends, "completed"), **batch))  # type: ignore[arg-type]
 
 
-def answers(work: Questions) -> dict[str, object]:
+def answers(work: Questions) -> dict[str, Answer]:
     log = AnswerLog(work.folder)
     return {key: answer for shard in range(SHARDS) for key, answer in log.shard(shard).items()}
 
@@ -110,7 +112,7 @@ def test_a_refusal_without_lines_asks_everything_again(tmp_path: Path) -> None:
         found = collected(work, server)
         assert found.outcomes == {"not_asked": 4}
         assert found.problems == ["batch 1 was refused as a whole: invalid_request this batch failed by script"]
-        assert report(tmp_path).reserved_usd == report(tmp_path).spent_usd == 0
+        assert spent(work).reserved_usd == spent(work).spent_usd == 0
         submitted(work, server)
         assert collected(work, server).outcomes == {"answered": 4}
 
@@ -214,12 +216,12 @@ def test_collecting_again_changes_nothing(tmp_path: Path) -> None:
         server = server_of(stand_in, price=True)
         submitted(work, server)
         collected(work, server)
-        before = (outcomes(work), states(work), lines_of_log(work), report(tmp_path).spent_usd)
+        before = (outcomes(work), states(work), lines_of_log(work), spent(work).spent_usd)
         with closing(sqlite3.connect(tmp_path / FILE)) as db, db:  # as a process leaves it that is killed at the end
             db.execute("UPDATE batches SET stage = 'open'")
             db.execute("UPDATE requests SET state = 'asked' WHERE state = 'answered'")
         done = collect(work, server, sleep=Waits())
-        assert (outcomes(work), states(work), report(tmp_path).spent_usd) == (before[0], before[1], before[3])
+        assert (outcomes(work), states(work), spent(work).spent_usd) == (before[0], before[1], before[3])
         assert lines_of_log(work) - before[2] == 30 - before[0]["answered"]  # failures are said again
         assert done.outcomes == before[0]
         assert stand_in.counts()["content"] == 2  # what has been fetched is there
@@ -247,14 +249,13 @@ def test_spending_is_settled_by_answer_and_released_by_what_never_ran(tmp_path: 
             purse.reserve(next(work.requests()), batch=True)
             each_usd = purse.reserved_usd
         submitted(work, server)
-        assert report(tmp_path).batch_usd == pytest.approx(12 * each_usd, rel=0.01)
+        assert spent(work).batch_usd == pytest.approx(12 * each_usd, rel=0.01)
         done = collected(work, server)
     assert set(done.outcomes) == {"answered", "expired", "rejected", "missing"}
-    tokens = sum(answer.usage["total_tokens"] for answer in answers(work).values() if answer.outcome == "answered")
+    tokens = sum(answer.usage["total_tokens"] for answer in answers(work).values() if answer.usage)
     missing_usd = done.outcomes["missing"] * each_usd  # they may have been billed
-    spent = report(tmp_path)
-    assert spent.reserved_usd == 0
-    assert spent.spent_usd == pytest.approx(tokens * 0.001 * 0.5 + missing_usd, rel=0.01)
+    assert spent(work).reserved_usd == 0
+    assert spent(work).spent_usd == pytest.approx(tokens * 0.001 * 0.5 + missing_usd, rel=0.01)
 
 
 def test_a_batch_that_the_service_does_not_know_is_told(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from action_reward_models.builders.generate.batches.collect import Collected
 from action_reward_models.builders.generate.batches.ledger import Ledger
 from action_reward_models.builders.generate.endpoints import Server
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog
-from action_reward_models.builders.generate.spend import report
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.builders.generate.batches.scenes import (
     Questions,
     collected,
     outcomes,
     server_of,
+    spent,
     states,
     submitted,
 )
@@ -112,7 +112,7 @@ def check(work: Questions, stand_in: StandIn, seen: Counter[str]) -> None:
     # Every batch that the service made is known, so that none was paid for and forgotten.
     ledger = Ledger(work.folder)
     assert {batch["id"] for batch in stand_in.batches()} == {b.batch_id for b in ledger.batches() if b.batch_id}
-    assert report(work.folder).reserved_usd == 0
+    assert spent(work).reserved_usd == 0
     counts = stand_in.counts()
     assert all(counts[f"fault:{kind}"] for kind in ("429", "500", "503", "drop", "truncate", "cut", "html")), counts
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from action_reward_models.builders.generate.batches.ledger import Ledger
 from action_reward_models.builders.generate.batches.status import cancel, known_status, status
-from action_reward_models.builders.generate.spend import report
 from action_reward_models.schemas.errors import ArmError, UsageError
 from action_reward_models.tests.builders.generate.batches.scenes import (
     Questions,
@@ -15,6 +14,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     collected,
     outcomes,
     server_of,
+    spent,
     states,
     submitted,
 )
@@ -110,7 +110,7 @@ def test_cancelled_batches_are_collected_as_far_as_they_came(tmp_path: Path) -> 
         assert [s.batch.number for s in cancel(work, server).batches] == [1]
         collected(work, server)
         assert states(work) == {"answered": 2, "expired": 6}
-        assert report(tmp_path).reserved_usd == 0
+        assert spent(work).reserved_usd == 0
         assert cancel(work, server).batches == ()
 
 
@@ -140,6 +140,6 @@ def test_one_that_was_never_created_is_not_asked(listed: bool, tmp_path: Path) -
         stand_in.change(Script())
         assert submitted(work, server).batches == [2]
         assert Ledger(tmp_path).batch(1).stage == "refused"
-        assert report(tmp_path).batch_usd > 0
+        assert spent(work).batch_usd > 0
         collected(work, server)
-        assert report(tmp_path).reserved_usd == 0
+        assert spent(work).reserved_usd == 0

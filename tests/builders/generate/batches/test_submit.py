@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from action_reward_models.builders.generate.batches.ledger import Ledger
@@ -33,7 +34,7 @@ def stand_in() -> Iterator[StandIn]:
         yield server
 
 
-def files(stand_in: StandIn) -> list[list[dict]]:
+def files(stand_in: StandIn) -> list[list[dict[str, Any]]]:
     """Lines of the input files of all batches."""
     texts = [stand_in.file(batch["input_file_id"]) for batch in stand_in.batches()]
     return [[json.loads(line) for line in text.split("\n")[:-1]] for text in texts]
