@@ -21,6 +21,8 @@ VERBS: dict[str, str] = {
     "export": "Write a build in the files of another format.",
     "validate": "Check a registry and its sources, a built directory, or a file of records.",
     "lock": "Write down what the references of a registry stand for.",
+    "sample": "Sample the declared candidates from a model.",
+    "label": "Ask a teacher for the declared labels: run, submit, status, collect, cancel, files.",
     "build": "Build the declared datasets.",
     "review": "Write one offline HTML page to look at rows and judge them.",
     "plan": "Show what would change on the Hub, row by row.",

@@ -58,6 +58,7 @@ def command(
                         spec.name, out=folder, workers=workers, executor=executor, force=force, progress=show
                     )
                 results.append(_report(spec, folder, built, why, as_json))
+                _warn_of_incomplete(declared, spec)
             except (ArmError, OSError, UnicodeError) as error:  # the other datasets are still built
                 problem = output.as_error(error)
                 output.error(problem)
@@ -110,6 +111,21 @@ def _report(spec: Any, folder: Path, built: Any, why: list[str], as_json: bool) 
     output.note(f"{folder}  (identity {manifest['identity_sha256'][:12]})")
     output.note(f'next: python -c "from datasets import load_dataset; print(load_dataset({str(folder)!r}))"')
     return result
+
+
+def _warn_of_incomplete(registry: Any, spec: Any) -> None:
+    """One line on each file that a model makes and that is not whole: what is not there is no exclusion."""
+    if not any(made.dataset == spec.name for made in registry.made):
+        return
+    from ..registry.endpoints import Known
+    from ..registry.standing import advised, standings
+
+    with output.progress() as show:
+        found, _ = standings(registry, spec, Known(registry.path.parent), show)
+    for standing in found:
+        if not standing.whole:
+            said = f"warning: {standing.made.name}: {standing.lacks}; next: {advised(registry, standing)}"
+            output.note(output.one_line(said))
 
 
 def _rows(identity: dict[str, Any]) -> list[list[str]]:

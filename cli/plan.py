@@ -21,17 +21,22 @@ from . import output
 )
 @click.option("--private", is_flag=True, help="Create repositories private; existing ones stay as they are.")
 @click.option("--card", "keep", type=click.Choice(["hub", "local"]), help="Whose words to keep when both changed.")
+@click.option(
+    "--endpoints", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Where the prices of what models are still to make stand, as for arm sample; nothing there is called.",
+)  # fmt: skip
 @output.workers_option
 @output.json_option
 def command(
-    registry: str, names: tuple[str, ...], out: Path | None, private: bool, keep: str | None, workers: int | None,
-    as_json: bool,
+    registry: str, names: tuple[str, ...], out: Path | None, private: bool, keep: str | None, endpoints: Path | None,
+    workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Build what is stale, check everything, and compare it with what is published. Nothing is sent.
 
     For each dataset of REGISTRY (default: registry.yaml): why it was rebuilt, rows added, removed and changed, label
     flips and the training rows that follow from them, changes of schema, prompts and card, the version bump that fits,
-    and the files that would be sent. Exit status 1 when something is refused; each refusal says what to write or run.
+    and the files that would be sent. Files that models make are told with what is missing, which refuses, and what it
+    would cost. Exit status 1 when something is refused; each refusal says what to write or run.
     """
     from ..registry import Registry
     from ..registry.plan import Options
@@ -42,8 +47,8 @@ def command(
     declared = Registry.load(registry, hub=output.hub())
     with output.progress() as show:
         planned = declared.plan(
-            names=names, options=Options(private=private, keep=keep),  # type: ignore[arg-type]
-            workers=workers, progress=show,
+            names=names, workers=workers, progress=show,
+            options=Options(private=private, keep=keep, endpoints=endpoints),  # type: ignore[arg-type]
         )  # fmt: skip
     if as_json:
         output.data(planned.to_json())

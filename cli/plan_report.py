@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..schemas.errors import ArmError, UsageError, plain
-from . import diff_report, output
+from . import diff_report, generate_report, output
 
 if TYPE_CHECKING:
     from ..hub_sync.publish import Published
@@ -85,6 +85,8 @@ def _step(step: Step, *, named: bool) -> None:
     title = f"{step.name} {step.version}"
     if step.built:
         output.note(f"{title} was built because " + "; ".join(step.built))
+    for made in step.generated:
+        generate_report.say(made)
     if step.push:
         for warning in step.push.warnings:
             output.note(output.one_line(f"warning: {warning}"))

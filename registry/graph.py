@@ -85,11 +85,11 @@ def not_made(registry: Registry, made: Made) -> ArmError:
     return ArmError(made.absent, where=str(registry.path), next_command=making(registry, made))
 
 
-def making(registry: Registry, made: Made, *words: str) -> str:
-    """The command that makes a file."""
-    verb = ("sample",) if made.verb == "sample" else ("label", "run")
+def making(registry: Registry, made: Made, action: str = "run") -> str:
+    """The command that makes a file. ``action``: of `arm label`."""
+    verb = ("sample",) if made.verb == "sample" else ("label", action)
     names = ("--name", made.dataset) if len({m.dataset for m in registry.made}) > 1 else ()
-    return shlex.join(["arm", *verb, str(registry.path), *names, *words])
+    return shlex.join(["arm", *verb, str(registry.path), *names])
 
 
 def with_files(

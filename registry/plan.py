@@ -19,8 +19,10 @@ from ..schemas.manifest import manifest_of
 from . import bumps, graph
 from .builds import check_build
 from .diff import Diff, Side, compare
+from .endpoints import Known
 from .models import ModelSpec
 from .nodes import ModelNode
+from .standing import Standing, advised, standings
 
 if TYPE_CHECKING:
     from .declaration import Registry
@@ -30,12 +32,16 @@ Status = Literal["publish", "nothing", "refused"]
 
 @dataclass(frozen=True)
 class Options:
-    """How to publish, for all steps: see `hub_sync.plan.plan`. ``repo`` is for a plan of one dataset only."""
+    """How to publish, for all steps: see `hub_sync.plan.plan`. ``repo`` is for a plan of one dataset only.
+
+    endpoints: the endpoints.yaml with the prices of what is not asked yet; see `registry.endpoints`.
+    """
 
     repo: str | None = None
     private: bool = False
     keep: Keep | None = None
     overwrite: bool = False
+    endpoints: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,8 @@ class Step:
 
     ``built``: why it was built by this plan, empty when it was up to date. ``last``: the version published last.
     ``level``: the bump that the change needs, and ``because`` of what. ``diff`` is None where nothing changes, and
-    where something refuses before rows can be compared. ``refusals`` stop `apply`, each with what to write or run.
+    where something refuses before rows can be compared. ``generated``: how far the files are that models make.
+    ``refusals`` stop `apply`, each with what to write or run.
     """
 
     name: str
@@ -58,6 +65,7 @@ class Step:
     diff: Diff | None = None
     push: push.Plan | None = None
     notes: tuple[str, ...] = ()
+    generated: tuple[Standing, ...] = ()
     refusals: tuple[ArmError, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +81,7 @@ class Step:
             "diff": self.diff and self.diff.to_json(),
             "publish": self.push and self.push.to_json(),
             "notes": list(self.notes),
+            "generated": [found.to_json() for found in self.generated],
             "refusals": [error.to_json() for error in self.refusals],
         }
 
@@ -184,13 +193,16 @@ def _dataset(
 ) -> Step:  # fmt: skip
     """``before`` are the steps that come before this one."""
     try:
+        if any(made.dataset == spec.name for made in registry.made):
+            found, remarks = standings(registry, spec, Known.of(registry.path.parent, options.endpoints), progress)
+            step = replace(step, generated=tuple(found), notes=tuple(remarks))
         _, why = registry.build(spec.name, workers=workers, progress=progress)
         step = replace(step, built=tuple(why))
         step = _published(step, registry.folder(spec), registry.hub, options, progress)
         if step.status == "publish":
             if note := _unseen(registry, step):
                 step = replace(step, notes=(*step.notes, note))
-            refusals = tuple(_rests_on_unpublished(registry, spec, before))
+            refusals = (*_incomplete(registry, step), *_rests_on_unpublished(registry, spec, before))
             step = replace(step, status="refused" if refusals else "publish", refusals=refusals)
     except ArmError as error:
         return replace(step, status="refused", refusals=(error,))
@@ -243,7 +255,7 @@ def _compared(
         note = f"{published} -> {step.version} is more than the change needs, which is a {level} bump"
         if level is bumps.Level.NONE:
             note = "nothing changed but the version"
-        step = replace(step, notes=(note,))
+        step = replace(step, notes=(*step.notes, note))
     return replace(step, status="publish")
 
 
@@ -269,6 +281,14 @@ def _unseen(registry: Registry, step: Step) -> str | None:
         f"arm.lock says that {', '.join(sorted(known))} of {step.repo} was published, and {registry.hub.endpoint} "
         "shows no such repository: is it another Hub, or a private repository and no token (HF_ENDPOINT, HF_TOKEN)?"
     )
+
+
+def _incomplete(registry: Registry, step: Step) -> Iterator[ArmError]:
+    """A version holds what was declared: what failed is told, and what was never asked would be missing."""
+    for found in step.generated:
+        if not found.whole:
+            advice = None if found.waits else advised(registry, found)
+            yield ArmError(f"{found.made.name}: {found.lacks}", where=step.name, next_command=advice)
 
 
 def _rests_on_unpublished(registry: Registry, spec: BuildSpec, before: Mapping[str, Step]) -> Iterator[ArmError]:

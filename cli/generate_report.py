@@ -1,0 +1,247 @@
+"""What `arm sample` and `arm label` share: their options, the question before money is spent, how far a file is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..schemas.errors import ArmError, UsageError, plain
+from . import output
+
+if TYPE_CHECKING:
+    from ..builders.generate.endpoints import Server
+    from ..registry import Registry
+    from ..registry.endpoints import Known
+    from ..registry.generated import Made, Verb
+    from ..registry.generating import Generation
+    from ..registry.standing import Standing
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+name_option = click.option("--name", metavar="DATASET", help="Only sources of this dataset.")
+source_option = click.option("--source", metavar="PATH", help="Only the source with this path, as it is declared.")
+endpoints_option = click.option(
+    "--endpoints", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="The file that declares servers, names of keys and prices. [default: $ARM_ENDPOINTS; without it "
+    "~/.config/action-reward-models/endpoints.yaml and, for servers of this machine, endpoints.yaml beside REGISTRY]",
+)  # fmt: skip
+in_flight_option = click.option(
+    "--in-flight", type=click.IntRange(min=1), metavar="N",
+    help="Requests at once, for each URL and process. [default: in_flight of the server, or 64]",
+)  # fmt: skip
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes that ask, each with its own requests. [1]"
+)
+cluster_option = click.option("--cluster", metavar="ADDRESS", help="Ask from the workers of this Dask scheduler.")
+cap_option = click.option(
+    "--cap", "cap_usd", type=click.FloatRange(min=0), metavar="USD",
+    help="Stop before more than USD was ever spent on a source, by all runs and processes together.",
+)  # fmt: skip
+limit_option = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Send N requests at most.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be sent and what it costs; send nothing.")
+yes_option = click.option("--yes", is_flag=True, help="Spend without being asked.")
+
+
+def options(*which: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Several options, in this order."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(which):
+            command = option(command)
+        return command
+
+    return add
+
+
+live = options(in_flight_option, workers_option, cluster_option, cap_option, limit_option, yes_option)
+meant = options(name_option, source_option, endpoints_option)  # which sources, and where their servers are
+
+
+Do = Callable[["Generation", "Server"], dict[str, Any]]
+
+
+@dataclass
+class Asking:
+    """One run of a verb over the files that are meant. ``failed``: whether one of them is not whole in the end."""
+
+    registry: Registry
+    verb: Verb
+    servers: Known
+    as_json: bool
+    failed: bool = False
+
+    @classmethod
+    def of(cls, registry: str, verb: Verb, endpoints: Path | None, as_json: bool) -> Asking:
+        from ..registry import Registry
+        from ..registry.endpoints import Known
+
+        declared = Registry.load(registry)
+        return cls(declared, verb, Known.of(declared.path.parent, endpoints), as_json)
+
+    def each(self, name: str | None, source: str | None, do: Do, *, known: bool = True) -> None:
+        """Do it for each file, print what came of all as JSON if that is wanted, and end the command.
+
+        known: whether the server has to be; without it, nothing is sent, and what is not known has no price.
+        """
+        from ..registry.generating import chosen, generation
+
+        results = []
+        for made in chosen(self.registry, self.verb, name, source):
+            try:
+                spec = self.registry.dataset(made.dataset).sources[made.number].generate
+                assert spec is not None
+                server = self._server(spec.endpoint, known)
+                with output.progress() as show:
+                    asked = generation(self.registry, made, show)
+                told = do(asked, server)
+            except UsageError:
+                raise
+            except (ArmError, OSError, UnicodeError) as error:  # the other files are still made
+                problem = output.as_error(error)
+                output.error(problem)
+                told, self.failed = problem.to_json(), True
+            results.append({"dataset": made.dataset, "path": made.name, **told})
+        if self.as_json:
+            output.data(results)
+        click.get_current_context().exit(1 if self.failed else 0)
+
+    def _server(self, name: str, known: bool) -> Server:
+        from ..builders.generate.endpoints import Server
+
+        try:
+            return self.servers.server(name)
+        except ArmError as error:
+            if known:
+                raise
+            output.note(output.one_line(f"no cost is known: {error.message}"))
+            return Server(name, ())
+
+    def tell(self, asked: Generation, server: Server, *, batch: bool = False) -> dict[str, Any]:
+        """How far the file is, and what the rest would cost. Nothing is sent or written."""
+        from ..registry.standing import standing
+
+        found = standing(asked, server.prices.get(asked.spec.model), batch=batch)
+        if not self.as_json:
+            say(found)
+        return found.to_json()
+
+    def begin(
+        self, asked: Generation, server: Server, *, cap_usd: float | None, yes: bool, batch: bool = False
+    ) -> Standing:
+        """What is to be sent; whoever pays has agreed."""
+        from ..builders.generate.clients import check_key
+        from ..builders.generate.seeding import seed_log
+        from ..registry.standing import standing
+
+        check_key(server)
+        seed_log(asked.work)
+        model = asked.spec.model
+        found = standing(asked, server.prices.get(model), batch=batch)
+        if not self.as_json:
+            say(found)
+        agreed(found, server, model, cap_usd=cap_usd, yes=yes, as_json=self.as_json)
+        return found
+
+    def ask(
+        self, asked: Generation, server: Server, *, in_flight: int | None, workers: int | None, cluster: str | None,
+        cap_usd: float | None, limit: int | None, yes: bool,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Ask live for what has no answer; write the file, and tell what came of it."""
+        from ..builders.cluster import connect
+        from ..builders.generate.run import run, run_everywhere
+
+        if cluster and workers:
+            raise UsageError("--workers are processes of this machine, and --cluster has its own")
+        found = self.begin(asked, server, cap_usd=cap_usd, yes=yes)
+        if not found.to_ask:
+            return self.end(asked, server, sent=0)
+        work, model = asked.work, asked.spec.model
+        how: dict[str, Any] = {"in_flight": in_flight, "cap_usd": cap_usd, "limit": limit}
+        try:
+            with output.progress() as show, connect(cluster) if cluster else nullcontext() as executor:
+                if executor or workers:
+                    everywhere: dict[str, Any] = {"workers": workers, "executor": executor}
+                    ran = run_everywhere(work, server, model, **how, **everywhere, progress=show)
+                else:
+                    ran = run(work, server, model, **how, progress=show)
+        except (KeyboardInterrupt, SystemExit):
+            output.note(f"every answer so far is kept in {work.folder}; the same command goes on from there")
+            raise
+        return self.end(asked, server, sent=ran.sent)
+
+    def end(self, asked: Generation, server: Server, **more: Any) -> dict[str, Any]:
+        """Write the file, tell how far it is and what failed, and say what to do next."""
+        from ..registry.generating import write
+        from ..registry.standing import advised, standing, words_of_failures
+
+        write(asked)
+        found = standing(asked, server.prices.get(asked.spec.model))
+        self.failed |= not found.whole or bool(found.failed)
+        failures = words_of_failures(asked) if found.failed else []
+        if not self.as_json:
+            say(found)
+            for outcome, words, n in failures:
+                output.note(output.one_line(f"  {n:,} x {outcome}: {words}"))
+            if found.lacks or found.failed:
+                whether = "" if found.lacks else "   # asks again for what failed; a build goes on without it"
+                output.note(f"next: {advised(self.registry, found)}{whether}")
+            else:
+                output.note(f"next: {self._next(found.made)}")
+        said = [{"outcome": outcome, "detail": words, "requests": n} for outcome, words, n in failures]
+        return {**found.to_json(), "failures": said, **more}
+
+    def _next(self, made: Made) -> str:
+        from ..registry import graph
+
+        waiting = [m for m in self.registry.made if m.dataset == made.dataset and not m.path.is_file()]
+        if waiting:
+            return graph.making(self.registry, waiting[0])
+        several = ["--name", made.dataset] if len(self.registry.datasets) > 1 else []
+        return shlex.join(["arm", "build", str(self.registry.path), *several])
+
+
+def say(found: Standing) -> None:
+    """How far a file is, in a few lines for a person."""
+    for line in lines(found):
+        click.echo(plain(line))
+
+
+def lines(found: Standing) -> Iterator[str]:
+    if found.waits:
+        yield f"{found.made.name}: {found.waits}"
+        return
+    parts = [f"{found.complete:,} complete"]
+    parts += [f"{n:,} {outcome}" for outcome, n in found.failed.items()]
+    parts += [f"{found.in_batch:,} in a batch"] * bool(found.in_batch)
+    parts += [f"{found.not_asked:,} not asked for yet"] * bool(found.not_asked)
+    yield f"{found.made.name}: {found.planned:,} {found.unit} planned, {', '.join(parts)}"
+    if found.skipped:
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in found.skipped.items())
+        yield f"  not asked for, as they are: {reasons}"
+    if found.unwritten or found.surplus:
+        yield f"  {found.lacks}"
+    if found.to_ask:
+        yield f"  to send: {found.to_ask:,} of {found.requests:,} requests{cost(found)}"
+    if found.spent_usd is not None:
+        yield f"  spent until now: ${found.spent_usd:,.4f}"
+
+
+def cost(found: Standing) -> str:
+    """``; at most $3.20, about $0.80``, as far as it is known."""
+    known = [("at most", found.at_most_usd), ("about", found.about_usd)]
+    shown = ", ".join(f"{word} ${usd:,.4f}" for word, usd in known if usd is not None)
+    return f"; {shown}" if shown else ""
+
+
+def agreed(found: Standing, server: Server, model: str, *, cap_usd: float | None, yes: bool, as_json: bool) -> None:
+    """Ask before money is spent: where there is a price, and nobody said how much, or not to ask."""
+    price = server.prices.get(model)
+    if not found.to_ask or yes or cap_usd is not None or price is None or not (price.input or price.output):
+        return
+    output.confirm(f"send {found.to_ask:,} requests to {server.name} ({model}){cost(found)}?", as_json, "or --cap USD")
