@@ -1,0 +1,291 @@
+"""One live request, whatever the servers do: the least busy of several URLs, back-off, and an outcome in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+from ...schemas.errors import ArmError, plain
+from .answers import Answer, answer_of
+from .endpoints import Server
+from .requests import Request
+from .spend import Purse
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, AsyncOpenAI
+
+TRIES = 6  # of one request, at whatever URLs
+LONGEST_WAIT_S = 300.0  # that a server may ask for
+_FIRST_WAIT_S, _LONGEST_OWN_WAIT_S = 1.0, 60.0
+_REST_S = 5.0  # that a URL where nobody listens is left alone, twice as long each time
+_ROUNDS = 4  # so often a URL is tried again before it counts as gone
+_LONGEST_WORDS = 500
+_NO_USE = {401, 403, 404}  # answers to the key or the address, which the next request shares
+_TRANSIENT = {408, 409, 425, 429}  # and 5xx
+_UNSURE = {408, 502, 504, 524}  # behind these a model may have worked to its end
+
+
+class Clock:
+    """Time, so that tests need not wait for it."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What came of one request. sent: how often it was sent. hopeless: every other request would be refused alike.
+    capped: the cap does not allow to send it (again); without ``answer``, it was not sent at all."""
+
+    answer: Answer | None
+    sent: int
+    hopeless: bool = False
+    capped: bool = False
+
+
+@dataclass
+class Place:
+    """One URL: how busy it is, and whether it is left alone for a while."""
+
+    url: str
+    client: AsyncOpenAI
+    busy: int = 0
+    rests_until: float = 0.0
+    refused: int = 0  # rounds in which nobody listened there
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """outcome None: worth another try. wait_s: as the server asks. billed: may have been. usage: as counted there."""
+
+    outcome: Answer | None
+    why: str = ""
+    wait_s: float | None = None
+    billed: bool = True
+    usage: Mapping[str, Any] | None = None
+    hopeless: bool = False
+    elsewhere: bool = False  # nobody listens at this URL; not the request's fault
+
+
+@dataclass
+class Caller:
+    """Sends requests to the URLs of one server; use it in an ``async with``.
+
+    in_flight: most at once for each URL. engine, engine_version: of what serves, for the answers; ``probe`` finds them.
+    """
+
+    server: Server
+    model: str
+    purse: Purse
+    in_flight: int
+    clock: Clock = field(default_factory=Clock)
+    engine: str | None = None
+    engine_version: str | None = None
+    places: list[Place] = field(default_factory=list)
+
+    async def __aenter__(self) -> Self:
+        from .clients import async_client
+
+        self._stack = AsyncExitStack()
+        self._freed = asyncio.Condition()
+        server = replace(self.server, in_flight=self.in_flight)
+        self.engine, self.engine_version = server.engine, server.engine_version
+        for url in server.urls:
+            client = await self._stack.enter_async_context(async_client(server, url))
+            self.places.append(Place(url, client))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def capacity(self) -> int:
+        return self.in_flight * len(self.places)
+
+    async def ask(self, request: Request) -> Said:
+        """Send it until it has an outcome. Raises ArmError when nobody listens at any URL any more."""
+        body, n = body_of(request), int(request.body.get("n") or 1)
+        sent, tries, why = 0, 0, ""
+        while True:
+            reservation = self.purse.reserve(request)
+            if reservation is None:
+                answer = self._failed(request, why) if sent else None
+                return Said(answer, sent, capped=True)
+            attempt = _Attempt(None, billed=False)
+            try:
+                place = await self._place()
+                sent, attempt = sent + 1, _Attempt(None)  # an interrupt from here on leaves it open what it cost
+                try:
+                    attempt = await self._attempt(place, request, body, n)
+                finally:
+                    await self._free(place)
+            finally:
+                if attempt.billed:
+                    self.purse.settle(reservation, attempt.usage)
+                else:
+                    self.purse.release(reservation)
+            if attempt.outcome is not None:
+                return Said(attempt.outcome, sent, attempt.hopeless)
+            why = attempt.why
+            if attempt.elsewhere:
+                self._put_aside(place, why)
+                continue
+            tries += 1
+            if tries == TRIES or (attempt.wait_s or 0.0) > LONGEST_WAIT_S:
+                return Said(self._failed(request, f"{why}; {tries} tries"), sent)
+            await self.clock.sleep(_wait(tries, attempt.wait_s))
+
+    def _failed(self, request: Request, why: str) -> Answer:
+        return Answer(
+            request.key, request.slot, "failed", detail=why, engine=self.engine, engine_version=self.engine_version
+        )
+
+    async def _attempt(self, place: Place, request: Request, body: bytes, n: int) -> _Attempt:
+        import httpx2
+        import openai
+
+        try:
+            async with asyncio.timeout(self.server.timeout_s):
+                response = await place.client.post("/chat/completions", content=body, cast_to=httpx2.Response)
+        except openai.APIStatusError as error:
+            return self._refused(request, error)
+        except (TimeoutError, openai.APIConnectionError) as error:
+            cause = error.__cause__
+            if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
+                return _Attempt(None, f"no connection ({_named(cause)})", billed=False, elsewhere=True)
+            if isinstance(error, TimeoutError | openai.APITimeoutError):
+                return _Attempt(None, f"no reply within {self.server.timeout_s:g} s")
+            return _Attempt(None, f"the connection was lost ({_named(cause or error)})")
+        place.refused, place.why = 0, ""
+        try:
+            data = _parsed(response.content)
+        except ValueError:
+            return _Attempt(None, f"the reply is no JSON: {words(response.content[:200])}")
+        answer = answer_of(request.key, request.slot, data, n=n, engine=self.engine, engine_version=self.engine_version)
+        usage = data.get("usage") if isinstance(data, dict) and isinstance(data.get("usage"), dict) else None
+        return _Attempt(answer, usage=usage)
+
+    def _refused(self, request: Request, error: APIStatusError) -> _Attempt:
+        """The outcome of a status that is no success."""
+        status, response = error.status_code, error.response
+        why = f"{status}: {words(response.content)}"
+        exhausted = status == 429 and b"insufficient_quota" in response.content  # which no waiting brings back
+        if (status in _TRANSIENT or status >= 500) and not exhausted:
+            return _Attempt(
+                None, why, wait_s=retry_after(response.headers.get("retry-after")), billed=status in _UNSURE
+            )
+        if 300 <= status < 400:
+            why = f"{status}: a redirect, which is not followed"
+        rejected = replace(self._failed(request, why), outcome="rejected")
+        return _Attempt(rejected, billed=False, hopeless=status in _NO_USE or exhausted or status < 400)
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    async def _place(self) -> Place:
+        """The least busy URL, once one is free."""
+        while True:
+            now = self.clock.now()
+            awake = [place for place in self.places if place.rests_until <= now]
+            if free := [place for place in awake if place.busy < self.in_flight]:
+                place = min(free, key=lambda place: place.busy)
+                place.busy += 1
+                return place
+            if awake:
+                async with self._freed:
+                    await self._freed.wait()
+            else:
+                await self.clock.sleep(min(place.rests_until for place in self.places) - now)
+
+    async def _free(self, place: Place) -> None:
+        place.busy -= 1
+        async with self._freed:
+            self._freed.notify()
+
+    def _put_aside(self, place: Place, why: str) -> None:
+        """Nobody listens there: the others are asked meanwhile. Raises ArmError when it is so everywhere, for long."""
+        now = self.clock.now()
+        if place.rests_until > now:  # another request of this round said so
+            return
+        place.rests_until = now + _REST_S * 2**place.refused
+        place.refused, place.why = place.refused + 1, why
+        if all(place.refused >= _ROUNDS for place in self.places):
+            raise unreachable(self.server, self.places)
+
+
+def unreachable(server: Server, places: list[Place]) -> ArmError:
+    reasons = "; ".join(f"{place.url}: {place.why}" for place in places)
+    advice = f"start the server, or correct the urls of {server.name!r} in endpoints.yaml; what was answered is kept"
+    return ArmError(f"no URL of the server {server.name!r} answers: {reasons}", where=server.where, next_command=advice)
+
+
+def body_of(request: Request) -> bytes:
+    """The bytes that are sent."""
+    wire = request.wire()
+    try:
+        return orjson.dumps(wire)
+    except TypeError:  # half a surrogate pair in a page's text, an integer of more than 64 bits
+        return json.dumps(wire).encode()
+
+
+def words(content: bytes) -> str:
+    """A server's own words, shortened, in one line that a terminal may show."""
+    try:
+        data: Any = _parsed(content)
+    except ValueError:
+        data = None
+    for name in ("error", "message", "detail"):
+        if isinstance(data, dict) and isinstance(data.get(name), dict | str):
+            data = data[name]
+    text = data if isinstance(data, str) else content[: 4 * _LONGEST_WORDS].decode("utf-8", "replace")
+    text = plain(" ".join(text.split()))
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds to wait, from seconds or a date; None for anything else."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        until = until if until.tzinfo else until.replace(tzinfo=UTC)
+        seconds = (until - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if seconds - seconds == 0 else None
+
+
+def _wait(tries: int, asked: float | None) -> float:
+    """Seconds before the next try, scattered so that all do not come back at once."""
+    own = min(_LONGEST_OWN_WAIT_S, _FIRST_WAIT_S * (1 << (tries - 1)))
+    return max(own, asked or 0.0) * random.uniform(1.0, 1.25)  # noqa: S311
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except ValueError:
+        return json.loads(content)  # which takes half a surrogate pair, too
+
+
+def _named(error: BaseException) -> str:
+    return words(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))

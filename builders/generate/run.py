@@ -1,0 +1,324 @@
+"""Live requests: what has no answer is asked, and every answer is in the log before its place is taken by another."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+from ..executors import LostWorkersError, results
+from .answers import Answer
+from .caller import Caller, Clock, Said
+from .clients import check_key
+from .endpoints import Server
+from .log import SHARDS, AnswerLog, Claim
+from .probe import probe
+from .requests import Request, Work
+from .spend import Purse
+
+REFUSALS = 20  # so many in a row, without one success, and nothing more is sent
+GRACE_S = 10.0  # that requests under way have after an interrupt
+_SHOWN = 5  # kinds of refusals that are told
+_TOLD_S = 1.0  # between two looks at the log while workers work
+
+Progress = Callable[[str, int, int], None]  # ("asking", requests with an outcome, all requests)
+# Why requests were not asked. elsewhere: other processes hold their shards, and are asking them.
+Stop = Literal["cap", "limit", "interrupt", "refused", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run did. Counts are requests, but for ``sent``, which counts every try.
+
+    already: answered before. not_asked: neither answered before nor asked now; ``stop`` says why.
+    words: of the refusals and failures that came most often, with how often. engine: what answered.
+    """
+
+    total: int
+    already: int = 0
+    answered: int = 0
+    rejected: int = 0
+    failed: int = 0
+    sent: int = 0
+    stop: Stop | None = None
+    words: tuple[tuple[str, int], ...] = ()
+    engine: str | None = None
+    engine_version: str | None = None
+
+    @property
+    def not_asked(self) -> int:
+        return max(0, self.total - self.already - self.answered - self.rejected - self.failed)
+
+
+def run(
+    work: Work, server: Server, model: str, *, in_flight: int | None = None, cap_usd: float | None = None,
+    limit: int | None = None, progress: Progress = lambda *_: None, clock: Clock | None = None,
+) -> Ran:  # fmt: skip
+    """Ask everything of ``work`` that has no answer and that no other process is asking.
+
+    in_flight: most requests at once for each URL; None: as the server says. limit: of requests asked by this call.
+    cap_usd: of all that was ever spent on this work. SIGINT and SIGTERM end it in order: nothing new is sent, what
+    comes back soon is kept. Raises UsageError for a model, key or price that is not there, and ArmError for a server
+    that does not answer and a log or purse that cannot be written; what was answered until then is in the log.
+    """
+    check_key(server)
+    run = _Run(work, server, model, in_flight or server.in_flight, cap_usd, limit, progress, clock or Clock())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run.to_the_end())
+    with ThreadPoolExecutor(1) as aside:  # this thread has a loop that runs, as in a notebook
+        return aside.submit(asyncio.run, run.to_the_end()).result()
+
+
+def run_everywhere(
+    work: Work, server: Server, model: str, *, workers: int = 1, executor: Executor | None = None,
+    in_flight: int | None = None, cap_usd: float | None = None, limit: int | None = None,
+    progress: Progress = lambda *_: None,
+) -> Ran:  # fmt: skip
+    """``run`` in several local processes, or as ``workers`` tasks of an executor; ``in_flight`` is of each of them."""
+    if workers == 1 and executor is None:
+        return run(work, server, model, in_flight=in_flight, cap_usd=cap_usd, limit=limit, progress=progress)
+    check_key(server)
+    shares = [None if limit is None else limit // workers + (i < limit % workers) for i in range(workers)]
+    task = partial(_share, work, server, model, in_flight, cap_usd)
+    done: list[Ran] = []
+    with _Watch(work, progress):
+        try:
+            done += [ran for _, ran in results(task, shares, workers, executor)]
+        except LostWorkersError as error:
+            message = "a worker ended without a word; every answer that it had is kept"
+            raise LostWorkersError(message, next_command="run the same command again") from error
+    return _together(work, done)
+
+
+def _share(
+    work: Work, server: Server, model: str, in_flight: int | None, cap_usd: float | None, limit: int | None
+) -> Ran:
+    return run(work, server, model, in_flight=in_flight, cap_usd=cap_usd, limit=limit)
+
+
+def _together(work: Work, done: list[Ran]) -> Ran:
+    """The account of several runs that shared one work."""
+    words: Counter[str] = Counter()
+    for ran in done:
+        words.update(dict(ran.words))
+    # What one of them answered, another may have found answered, so that their own counts of it do not add up.
+    log, answers = AnswerLog(work.folder), 0
+    for shard in range(SHARDS):
+        outcomes = log.outcomes(shard)
+        answers += sum(outcomes.get(request.key) == "answered" for request in work.requests(shard) if outcomes)
+    answered = sum(ran.answered for ran in done)
+    stops = {ran.stop for ran in done}
+    order: tuple[Stop, ...] = ("refused", "cap", "interrupt", "limit", "elsewhere")
+    ran = Ran(
+        done[0].total, max(0, answers - answered), answered, sum(ran.rejected for ran in done),
+        sum(ran.failed for ran in done), sum(ran.sent for ran in done), words=tuple(words.most_common(_SHOWN)),
+        engine=done[0].engine, engine_version=done[0].engine_version,
+    )  # fmt: skip
+    return replace(ran, stop=next((stop for stop in order if stop in stops), None)) if ran.not_asked else ran
+
+
+@dataclass
+class _Shard:
+    """A claimed shard; it is let go when all of its requests that were taken have an outcome."""
+
+    claim: Claim
+    held: ExitStack
+    under_way: int = 0
+    taken_whole: bool = False
+
+    def let_go_if_done(self) -> None:
+        if self.taken_whole and not self.under_way:
+            self.held.close()
+
+
+@dataclass
+class _Run:
+    work: Work
+    server: Server
+    model: str
+    in_flight: int
+    cap_usd: float | None
+    limit: int | None
+    progress: Progress
+    clock: Clock
+    counts: Counter[str] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    stop: Stop | None = None
+    error: BaseException | None = None
+    unlucky: int = 0  # refusals and failures since the last success
+
+    async def to_the_end(self) -> Ran:
+        self.total = self.work.total()
+        price = self.server.prices.get(self.model)
+        with ExitStack() as stack:
+            purse = stack.enter_context(Purse(self.work.folder, price, self.cap_usd, model=self.model))
+            self.claims = stack.enter_context(ExitStack())
+            async with Caller(self.server, self.model, purse, self.in_flight, self.clock) as self.caller:
+                await self._ask_all()
+        if self.error is not None:
+            raise self.error
+        count = self.counts
+        ran = Ran(
+            self.total, count["already"], count["answered"], count["rejected"], count["failed"], count["sent"],
+            words=tuple(self.words.most_common(_SHOWN)),
+            engine=self.caller.engine, engine_version=self.caller.engine_version,
+        )  # fmt: skip
+        return replace(ran, stop=self.stop or "elsewhere") if ran.not_asked else ran
+
+    async def _ask_all(self) -> None:
+        todo = self._missing()
+        first = next(todo, None)
+        if first is None:
+            return
+        self.waiting = [first]
+        with _Signals(self._interrupted):
+            await probe(self.caller)
+            self.tasks = [asyncio.create_task(self._work(todo)) for _ in range(self.caller.capacity)]
+            await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _work(self, todo: Iterator[tuple[_Shard, Request]]) -> None:
+        """One request after the other, until there is none or a reason to stop."""
+        try:
+            while self.stop is None and self.error is None:
+                if self.limit is not None and self.counts["asked"] >= self.limit:
+                    self.stop = "limit"
+                    return
+                item = self.waiting.pop() if self.waiting else next(todo, None)
+                if item is None:
+                    return
+                self.counts["asked"] += 1
+                shard, request = item
+                try:
+                    self._note(shard.claim, await self.caller.ask(request))
+                finally:
+                    shard.under_way -= 1
+                    shard.let_go_if_done()
+        except Exception as error:  # what one of them meets, all would meet; it is raised when the others are back
+            self._fail(error)
+
+    def _note(self, claim: Claim, said: Said) -> None:
+        self.counts["sent"] += said.sent
+        if said.capped:
+            self.stop = self.stop or "cap"
+        if (answer := said.answer) is None:
+            return
+        claim.append(answer)
+        self.counts[answer.outcome] += 1
+        self._judge(answer, said.hopeless)
+        done = sum(self.counts[name] for name in ("already", "answered", "rejected", "failed"))
+        self.progress("asking", done, self.total)
+
+    def _judge(self, answer: Answer, hopeless: bool) -> None:
+        """Stop where the next request would fare no better."""
+        if answer.outcome == "answered":
+            self.unlucky = 0
+            return
+        self.words[answer.detail] += 1
+        if len(self.words) > 1000:  # each may have its own number in it
+            self.words = Counter(dict(self.words.most_common(_SHOWN)))
+        self.unlucky += 1
+        enough = REFUSALS if answer.outcome == "rejected" else max(REFUSALS, self.caller.capacity)
+        if hopeless or self.unlucky >= enough:
+            self.stop = self.stop or "refused"
+
+    def _missing(self) -> Iterator[tuple[_Shard, Request]]:
+        """What has no answer, of every shard that nobody else holds; those that somebody held are looked at again."""
+        log, left = AnswerLog(self.work.folder), list(range(SHARDS))
+        while left:
+            busy: list[int] = []
+            for number in left:
+                held = ExitStack()
+                claim = held.enter_context(log.claim(number))
+                if claim is None:
+                    busy.append(number)
+                    continue
+                self.claims.push(held)
+                shard = _Shard(claim, held)
+                for request in self.work.requests(number):
+                    if claim.answers.get(request.key) == "answered":
+                        self.counts["already"] += 1
+                        continue
+                    shard.under_way += 1
+                    yield shard, request
+                shard.taken_whole = True
+                shard.let_go_if_done()
+            left = busy if len(busy) < len(left) else []
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = self.error or error
+        self._end_soon()
+
+    def _interrupted(self) -> None:
+        """The first time: nothing new, and a while for what is under way. The second time: at once."""
+        again, self.stop = self.stop == "interrupt", "interrupt"
+        self._end_soon(0.0 if again else GRACE_S)
+
+    def _end_soon(self, seconds: float = GRACE_S) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._cancel)
+
+    def _cancel(self) -> None:
+        for task in getattr(self, "tasks", ()):
+            task.cancel()
+
+
+class _Signals:
+    """SIGINT and SIGTERM call ``what``, where this thread may say so."""
+
+    def __init__(self, what: Callable[[], None]) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._set: list[tuple[int, object]] = []
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.getsignal(number)
+            if before is signal.SIG_IGN:  # as in workers, whose parent decides
+                continue
+            with suppress(NotImplementedError):
+                self._loop.add_signal_handler(number, self._what)
+                self._set.append((number, before))
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._set:
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, before)  # type: ignore[arg-type]
+
+
+class _Watch:
+    """Tells how many lines the log has while workers write it: each is a request with an outcome."""
+
+    def __init__(self, work: Work, progress: Progress) -> None:
+        self._log, self._progress = AnswerLog(work.folder), progress
+        self._work, self._ended = work, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        total, ends, lines = self._work.total(), [0] * SHARDS, 0
+        while not self._ended.wait(_TOLD_S):
+            for shard in range(SHARDS):
+                with suppress(FileNotFoundError), self._log.path(shard).open("rb") as file:
+                    file.seek(ends[shard])
+                    while block := file.read(1 << 20):
+                        lines += block.count(b"\n")
+                        ends[shard] += len(block)
+            self._progress("asking", min(lines, total), total)
