@@ -15,6 +15,7 @@ from .endpoints import Price
 from .requests import Request
 
 NANO = 1_000_000_000  # nano-dollars of a dollar
+_MOST = 10**9  # tokens of one request that a server may mean
 _PICO = 1_000_000  # pico-dollars per token of a dollar per million tokens
 
 
@@ -129,6 +130,4 @@ def _pictures(messages: list[Mapping[str, Any]]) -> int:
 
 def _count(value: object) -> int | None:
     """A number of tokens that a server may have meant; its JSON is anybody's."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1 << 40:
-        return value
-    return None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None

@@ -28,6 +28,7 @@ from .spend_file import NAME, connected, create, told, transaction
 __all__ = ["NAME", "Estimate", "Purse", "Spent", "report"]
 
 _UNCOUNTED = 0  # the reservation of what has no price
+_LARGEST = 1_000_000 * NANO  # of one request: sums stay within 64 bits
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Purse:
         self._cap = None if cap_usd is None else math.floor(Fraction(repr(cap_usd)) * NANO)
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
-        if self._rates:
+        if self._rates or self._path.exists():
             self._open()
 
     def __enter__(self) -> Self:
@@ -120,6 +121,10 @@ class Purse:
         if unknown and self._cap is not None:
             raise _no_bound(unknown, self._model)
         nanos = self._rates.most(tokens, batch)
+        if nanos > _LARGEST:
+            raise UsageError(
+                f"one request to {self._model!r} might cost ${nanos / NANO:,.0f}: look at its price and limits"
+            )
         with self._writing() as db:
             if self._cap is not None:
                 spent, reserved, overs, over = db.execute("SELECT spent, reserved, overs, over FROM sums").fetchone()
@@ -137,14 +142,14 @@ class Purse:
 
         Any process may settle; what is settled or released already stays as it is.
         """
-        if self._rates is None or reservation == _UNCOUNTED:
+        if reservation == _UNCOUNTED:
             return
         tokens = counted(usage)
         with self._writing() as db:
             if (found := _taken(db, reservation)) is None:
                 return
             batch, prompt, output, bound = found
-            if tokens is None:
+            if tokens is None or self._rates is None:  # the price is declared no longer
                 db.execute("UPDATE sums SET spent = spent + ?, unsaid = unsaid + 1", (bound,))
                 return
             nanos = self._rates.nanos(tokens, bool(batch))
@@ -158,7 +163,7 @@ class Purse:
 
     def release(self, reservation: int) -> None:
         """The request was not sent, or the server refused it: it costs nothing."""
-        if self._rates is None or reservation == _UNCOUNTED:
+        if reservation == _UNCOUNTED:
             return
         with self._writing() as db:
             _taken(db, reservation)
@@ -179,10 +184,11 @@ class Purse:
         return self.report().reserved_usd
 
     def report(self) -> Spent:
-        if self._db is None:
-            return report(self._path.parent) or _NOTHING
-        with self._lock, told(self._path):
-            return _report(self._db)
+        with self._lock:
+            if self._db is None:
+                return report(self._path.parent) or _NOTHING
+            with told(self._path):
+                return _report(self._db)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -192,8 +198,8 @@ class Purse:
                 yield self._db
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         with told(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._path.exists():
                 create(self._path)
             db = connected(self._path)
