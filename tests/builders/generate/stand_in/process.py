@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -41,7 +42,7 @@ class StandIn:
             stdout=subprocess.PIPE,
             start_new_session=True,  # a signal to the group of what is tested is not for it
         )
-        self._write({"script": (script or Script()).to_json(), "keep": keep})
+        self._write({"script": (script or Script()).to_json(), "keep": keep, "parent": os.getpid()})
         self.origin = f"http://127.0.0.1:{self._read()}"
         self.url = f"{self.origin}/v1"
 

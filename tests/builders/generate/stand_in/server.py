@@ -238,7 +238,7 @@ async def _main() -> None:
         lambda: Connection(server.handle, server.connections), "127.0.0.1", 0, backlog=1024
     )
     _say(listening.sockets[0].getsockname()[1])
-    watch = asyncio.create_task(_orphaned(os.getppid()))
+    watch = asyncio.create_task(_orphaned(first["parent"]))
     while not watch.done() and (line := await commands.readline()):
         try:
             said: Any = {"ok": server.command(orjson.loads(line))}
