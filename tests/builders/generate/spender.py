@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 from action_reward_models.builders.generate.costs import Rates, Tokens, most_tokens
@@ -41,6 +42,7 @@ def main() -> None:
             most, _ = most_tokens(asked, PRICE)
             near = chance.random() < 0.7  # nearly all that was reserved
             used = Tokens(most.prompt, most.output) if near else Tokens(chance.randrange(most.prompt), 0)
+            time.sleep(0.0005)  # others reserve meanwhile
             os.write(lines, b"%d\n" % rates.nanos(used, False))
             purse.settle(reservation, {"prompt_tokens": used.prompt, "completion_tokens": used.output})
 
