@@ -8,6 +8,7 @@ errors, requests, representations, pickles and logs.
 
 from __future__ import annotations
 
+import importlib.util
 import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ import httpx2
 import openai
 
 from ... import __version__
+from ...schemas.errors import UsageError
 from .urls import is_loopback
 
 _NO_KEY = "not-a-key"  # what their clients hold; it is not sent
@@ -75,15 +77,23 @@ def _options(url: str, connections: int) -> dict[str, Any]:
     return {"limits": limits, "proxy": _proxy(url), "trust_env": True}  # SSL_CERT_FILE and SSL_CERT_DIR are the user's
 
 
-def _proxy(url: str) -> str | None:
+def _proxy(url: str) -> httpx2.Proxy | None:
     """The proxy that the environment names for ``url`` (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY), which is the
-    user's own choice. What stays on this machine goes to no other."""
+    user's own choice. What stays on this machine goes to no other. A proxy's URL may hold a password: not quoted."""
     parts = urlsplit(url)
     named = urllib.request.getproxies()
     found = named.get(parts.scheme) or named.get("all")
     if not found or is_loopback(url) or urllib.request.proxy_bypass(parts.netloc):
         return None
-    return found if "://" in found else f"http://{found}"
+    try:
+        proxy = httpx2.Proxy(found if "://" in found else f"http://{found}")
+    except (ValueError, httpx2.InvalidURL):
+        said = f"the environment names a proxy for {parts.scheme}:// that is no URL of a proxy"
+        raise UsageError(said, next_command="set HTTPS_PROXY or HTTP_PROXY anew, or NO_PROXY to the host") from None
+    if proxy.url.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
+        said = f"the environment names a SOCKS proxy for {parts.scheme}://, which needs the package socksio"
+        raise UsageError(said, next_command="pip install socksio")
+    return proxy
 
 
 class _Outgoing:

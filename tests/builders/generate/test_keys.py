@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import importlib.util
 import json
 import logging
 import os
@@ -20,7 +21,7 @@ import openai
 import pytest
 from action_reward_models.builders.generate.clients import async_client, client
 from action_reward_models.builders.generate.endpoints import Server, read_endpoints
-from action_reward_models.schemas.errors import ArmError
+from action_reward_models.schemas.errors import ArmError, UsageError
 
 from .loopback import ASKED, KEY, VARIABLE, Head, Loopback, Reply, key, keyed, keyless, loopback
 
@@ -300,6 +301,22 @@ def test_proxies_are_those_of_the_user_and_see_no_key(key: str, monkeypatch: pyt
         for error in failures(keyed(url), url):
             assert isinstance(error, openai.APIConnectionError)
         assert len(proxy.received) == 3
+
+
+@pytest.mark.parametrize(
+    "given", ["ftp://me:hunter2@proxy:1", "http://me:hunter2@proxy:port", "socks5://me:hunter2@p:1"]
+)
+def test_a_proxy_that_cannot_be_used(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if given.startswith("socks") and importlib.util.find_spec("socksio"):
+        pytest.skip("socksio is installed")
+    for name in ("NO_PROXY", "no_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", given)
+    url = "https://models.invalid/v1"
+    for make in (client, async_client):
+        with pytest.raises(UsageError, match="the environment names a") as caught:
+            make(keyless(url), url)
+        assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_connection_is_not_pickled(key: str) -> None:
