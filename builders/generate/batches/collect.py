@@ -17,8 +17,8 @@ from .downloads import download
 from .joining import Decided, Join, Oddities
 from .ledger import Asked, Batch, Ledger
 from .outcomes import write_down
-from .places import batch_file, locked, made
-from .service import RefusedError, Remote, Service, UnreachableError
+from .places import batch_file, locked
+from .service import TRIES, RefusedError, Remote, Service, UnreachableError
 from .submit import Progress, adopt, release
 
 _GONE = (404, 410)
@@ -58,8 +58,14 @@ def collect(
     with locked(work.folder, "collect", wait=True), Service(server, sleep) as service:
         with locked(work.folder, "submit", wait=False) as mine:
             if mine:
-                done.adopted = adopt(ledger, work.folder, service, server)
-        waiting = [batch for batch in ledger.batches("open") if batch.server == server.name]
+                done.adopted = adopt(ledger, service, server)
+        open_now = ledger.batches("open")
+        waiting = [batch for batch in open_now if batch.server == server.name]
+        for batch in open_now:
+            if batch.server != server.name:
+                done.open += 1
+                told = f"it is at the server {batch.server!r}, and {server.name!r} is declared now"
+                done.problems.append(f"batch {batch.number}: {told}")
         for i, batch in enumerate(waiting):
             try:
                 with Purse(work.folder, server.prices.get(batch.model), model=batch.model) as purse:
@@ -111,6 +117,12 @@ class _Collection:
 
     def _ended(self, remote: Remote) -> None:
         number = self.batch.number
+        for attempt in range(TRIES):
+            if remote.output_file_id or not remote.completed:
+                break
+            self.service.pause(attempt)  # it counts answers, and is slow to say where they are
+            remote = self.service.retrieve(remote.id)
+        note_status(self.ledger, number, remote)
         output = self._fetched(remote.output_file_id, "output", remote.completed)
         errors = self._fetched(remote.error_file_id, "errors", remote.failed)
         requests = self.ledger.requests(number)
@@ -132,8 +144,8 @@ class _Collection:
     def _fetched(self, file_id: str | None, kind: str, at_least: int | None) -> Path | None:
         if file_id is None:
             return None
-        made(self.folder)
-        path = batch_file(self.folder, self.batch.number, kind)
+        path = batch_file(self.ledger, self.batch.number, kind)
+        path.parent.mkdir(0o700, exist_ok=True)
         if path.exists():  # whole: an earlier call fetched it
             return path
         try:

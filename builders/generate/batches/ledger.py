@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -97,12 +98,13 @@ class Ledger:
     """The ledger below ``folder``, which is made when something is written."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.path = folder / FILE
 
     def exists(self) -> bool:
         return self.path.exists()
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Random; stands in the metadata of its batches, so that none of another ledger is taken for ours."""
         with self._write() as db:

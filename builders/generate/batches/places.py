@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import IO
 
 from ....schemas.errors import ArmError
+from .ledger import Ledger
 
 
-def batch_file(folder: Path, number: int, kind: str) -> Path:
-    """Of the batch ``number`` of the log in ``folder``; kind: input, output or errors."""
-    return folder / "batches" / f"{number:05}.{kind}.jsonl"
+def batch_file(ledger: Ledger, number: int, kind: str) -> Path:
+    """Of the batch ``number``; kind: input, output or errors. A ledger that is begun anew counts from 1 again, and must
+    not take what another one fetched for its own."""
+    return made(ledger.folder) / ledger.id / f"{number:05}.{kind}.jsonl"
 
 
 def made(folder: Path) -> Path:
-    """The folder of the files, made when it is not there."""
+    """The folder of all files of batches below that of the log, made when it is not there."""
     path = folder / "batches"
+    if path.is_symlink():
+        raise ArmError("is a symbolic link, and files of batches are not written through one", where=str(path))
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -60,8 +60,10 @@ def status(work: Work, server: Server, *, sleep: Callable[[float], object] = tim
     problems: dict[int, str] = {}
     with Service(server, sleep) as service:
         for batch in ledger.batches("open"):
-            if batch.server != server.name or batch.batch_id is None:
+            if batch.server != server.name:
+                problems[batch.number] = f"it is at the server {batch.server!r}, and {server.name!r} is declared now"
                 continue
+            assert batch.batch_id is not None
             try:
                 note_status(ledger, batch.number, service.retrieve(batch.batch_id))
             except RefusedError as error:
@@ -119,7 +121,7 @@ def _never_created(
         if not mine:
             raise UsageError("another process is submitting batches of it", where=str(work.folder))
         try:
-            adopt(ledger, work.folder, service, server)
+            adopt(ledger, service, server)
         except UnreachableError:
             raise
         except ArmError:
@@ -129,7 +131,7 @@ def _never_created(
                 with _purse(work, server, batch) as purse:
                     release(ledger, batch.number, purse)
                 ledger.refuse(batch.number, "said to be never created")
-                batch_file(work.folder, batch.number, "input").unlink(missing_ok=True)
+                batch_file(ledger, batch.number, "input").unlink(missing_ok=True)
     return [batch.number for batch in planned if ledger.batch(batch.number).stage == "refused"]
 
 

@@ -81,7 +81,7 @@ def submit(
         return submission.done
 
 
-def adopt(ledger: Ledger, folder: Path, service: Service, server: Server) -> list[int]:
+def adopt(ledger: Ledger, service: Service, server: Server) -> list[int]:
     """Settle what an interrupted call left: batches that it planned are found at the service, or were never created.
 
     The caller holds the lock ``submit``.
@@ -101,10 +101,10 @@ def adopt(ledger: Ledger, folder: Path, service: Service, server: Server) -> lis
             ledger.note(batch.number, status=remote.status, created_s=remote.created_s, expires_s=remote.expires_s)
             adopted.append(batch.number)
         else:
-            with Purse(folder, server.prices.get(batch.model), model=batch.model) as purse:
+            with Purse(ledger.folder, server.prices.get(batch.model), model=batch.model) as purse:
                 release(ledger, batch.number, purse)
             ledger.refuse(batch.number, "it was never created")
-    for path in (folder / "batches").glob("*.input.jsonl"):
+    for path in made(ledger.folder).glob("*/*.input.jsonl"):
         path.unlink(missing_ok=True)  # bodies are not kept, and what is asked again is written again
     return adopted
 
@@ -138,7 +138,7 @@ class _Submission:
         self.wanted = Wanted(work, self.ledger, keep=lambda: self.draft is not None)
 
     def run(self) -> None:
-        self.done.adopted = adopt(self.ledger, self.work.folder, self.service, self.server)
+        self.done.adopted = adopt(self.ledger, self.service, self.server)
         self._release_drafts()
         deferred = False
         try:
@@ -213,7 +213,8 @@ class _Submission:
         except BaseException:
             draft.drop(self.purse)
             raise
-        path = batch_file(self.work.folder, number, "input")
+        path = batch_file(self.ledger, number, "input")
+        path.parent.mkdir(0o700, exist_ok=True)
         draft.path.replace(path)
         self._send(number, draft.sha256, path, draft.part.requests)
 

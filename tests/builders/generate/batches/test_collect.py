@@ -13,6 +13,8 @@ import pytest
 from action_reward_models.builders.generate.answers import Answer
 from action_reward_models.builders.generate.batches.collect import collect
 from action_reward_models.builders.generate.batches.ledger import FILE, Ledger
+from action_reward_models.builders.generate.batches.service import Remote, Service
+from action_reward_models.builders.generate.batches.status import status
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog
 from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.schemas.errors import ArmError
@@ -234,11 +236,66 @@ def test_what_was_fetched_is_kept_for_its_owner(tmp_path: Path) -> None:
         submitted(work, server)
         collected(work, server)
         (batch,) = stand_in.batches()
-        kept = sorted((tmp_path / "batches").glob("*.jsonl"))
+        kept = sorted((tmp_path / "batches").glob("*/*.jsonl"))
         assert [path.name for path in kept] == ["00001.errors.jsonl", "00001.output.jsonl"]
         assert kept[1].read_text() == stand_in.file(batch["output_file_id"])
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
-    assert stat.S_IMODE((tmp_path / "batches").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "batches", kept[0].parent)} == {0o700}
+
+
+def test_a_ledger_that_was_lost_leaves_its_files_alone(tmp_path: Path) -> None:
+    """Its successor counts from 1 again."""
+    work = Questions(tmp_path, 3)
+    with StandIn(script("no_output")) as stand_in:
+        server = server_of(stand_in)
+        submitted(work, server)
+        assert collected(work, server).outcomes == {"failed": 3}
+        (tmp_path / FILE).unlink()
+        submitted(work, server)
+        assert collected(work, server).outcomes == {"answered": 3}
+    names = sorted(path.name for path in (tmp_path / "batches").glob("*/*.jsonl"))
+    assert names == ["00001.errors.jsonl", "00001.output.jsonl"]
+
+
+def test_files_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "batches").symlink_to(tmp_path / "elsewhere")
+    with StandIn() as stand_in, pytest.raises(ArmError, match="symbolic link"):
+        submitted(Questions(tmp_path / "log", 1), server_of(stand_in))
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_service_that_is_slow_to_name_its_files_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, looks, real = Questions(tmp_path, 3), Waits(), Service.retrieve
+
+    def late(service: Service, batch_id: str) -> Remote:
+        remote = real(service, batch_id)
+        looks.append(float(remote.ended))
+        return replace(remote, output_file_id=None) if looks.count(1.0) <= 2 else remote
+
+    monkeypatch.setattr(Service, "retrieve", late)
+    with StandIn(script()) as stand_in:
+        server = server_of(stand_in)
+        submitted(work, server)
+        assert collected(work, server).outcomes == {"answered": 3}
+    assert looks == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_batches_at_a_server_of_another_name_are_told(tmp_path: Path) -> None:
+    work = Questions(tmp_path, 1)
+    with StandIn(script()) as stand_in:
+        server = server_of(stand_in)
+        submitted(work, server)
+        renamed = replace(server, name="other")
+        done = collect(work, renamed, sleep=Waits())
+        assert (done.open, done.problems) == (
+            1,
+            ["batch 1: it is at the server 'teacher', and 'other' is declared now"],
+        )
+        assert status(work, renamed).batches[0].problem == done.problems[0].removeprefix("batch 1: ")
 
 
 def test_spending_is_settled_by_answer_and_released_by_what_never_ran(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def ended(work: Questions, server: Server, stand_in: StandIn, before: int, cost_
     assert spent(work).spent_usd == pytest.approx(cost_usd)
     log = AnswerLog(work.folder)
     assert {key for shard in range(SHARDS) for key in log.shard(shard)} == work.keys()
-    assert not list((work.folder / "batches").glob("*input*"))
-    assert not list((work.folder / "batches").glob("*.part"))
+    assert not list((work.folder / "batches").rglob("*input*"))
+    assert not list((work.folder / "batches").rglob("*.part"))
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_files_are_split_by_requests_and_none_is_empty(stand_in: StandIn, tmp_pa
     }
     assert all(len(line["custom_id"]) == 64 for line in lines)
     assert states(work) == {"asked": 12}
-    assert not list((tmp_path / "batches").glob("*input*"))  # bodies are not kept
+    assert not list((tmp_path / "batches").rglob("*input*"))  # bodies are not kept
 
 
 def test_files_are_split_by_bytes(stand_in: StandIn, tmp_path: Path) -> None:
