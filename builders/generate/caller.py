@@ -102,7 +102,7 @@ class Caller:
         from .clients import async_client
 
         self._stack = AsyncExitStack()
-        self._freed = asyncio.Condition()
+        self._freed, self._settled, self._reserved = asyncio.Condition(), asyncio.Condition(), 0
         server = replace(self.server, in_flight=self.in_flight)
         self.engine, self.engine_version = server.engine, server.engine_version
         for url in server.urls:
@@ -124,7 +124,7 @@ class Caller:
         body, n = body_of(request), int(request.body.get("n") or 1)
         sent, tries, why = 0, 0, ""
         while True:
-            reservation = self.purse.reserve(request)
+            reservation = await self._reserve(request)
             if reservation is None:
                 answer = self._failed(request, why) if sent else None
                 return Said(answer, sent, capped=True)
@@ -141,6 +141,7 @@ class Caller:
                     self.purse.settle(reservation, attempt.usage)
                 else:
                     self.purse.release(reservation)
+                await self._returned()
             if attempt.outcome is not None:
                 return Said(attempt.outcome, sent, attempt.hopeless)
             why = attempt.why
@@ -195,6 +196,23 @@ class Caller:
             why = f"{status}: a redirect, which is not followed"
         rejected = replace(self._failed(request, why), outcome="rejected")
         return _Attempt(rejected, billed=False, hopeless=status in _NO_USE or exhausted or status < 400)
+
+    # -- money ---------------------------------------------------------------------------------------------------------
+
+    async def _reserve(self, request: Request) -> int | None:
+        """None: the cap has no room for it, also when everything that is under way has been counted."""
+        while (reservation := self.purse.reserve(request)) is None:
+            if not self._reserved:
+                return None
+            async with self._settled:  # most answers cost less than they might have
+                await self._settled.wait()
+        self._reserved += 1
+        return reservation
+
+    async def _returned(self) -> None:
+        self._reserved -= 1
+        async with self._settled:
+            self._settled.notify(1 if self._reserved else self.in_flight * len(self.places))
 
     # -- places --------------------------------------------------------------------------------------------------------
 

@@ -35,13 +35,16 @@ class Claim:
     """A shard that nobody else holds. ``answers``: key -> outcome, as ``AnswerLog.outcomes`` has it."""
 
     def __init__(self, path: Path, handle: int) -> None:
-        self._path, self._handle = path, handle
-        _cut_torn_tail(handle)
+        self._path, self._handle, self._written = path, handle, False
+        try:
+            _cut_torn_tail(handle)
+        except OSError as error:
+            raise _unwritable(path, error) from error
         self.answers: dict[str, Outcome] = _outcomes(path)
 
     def append(self, answer: Answer) -> None:
         """Write one line, or nothing of it. Raises ArmError when there is no room for it."""
-        line = memoryview(_line(answer))
+        self._written, line = True, memoryview(_line(answer))
         size = os.fstat(self._handle).st_size
         try:
             while line:
@@ -50,6 +53,14 @@ class Claim:
             os.ftruncate(self._handle, size)
             raise _unwritable(self._path, error) from error
         _add(self.answers, answer.key, answer.outcome)
+
+    def secure(self) -> None:
+        """Have on the disk what was appended."""
+        try:
+            if self._written:
+                os.fsync(self._handle)
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
 
 
 class AnswerLog:
@@ -84,10 +95,7 @@ class AnswerLog:
                 raise ArmError(message, where=str(path), next_command="move the registry to another disk") from error
             claim = Claim(path, handle)
             yield claim
-            try:
-                os.fsync(handle)
-            except OSError as error:
-                raise _unwritable(path, error) from error
+            claim.secure()
         finally:
             os.close(handle)
 
