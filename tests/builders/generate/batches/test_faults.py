@@ -45,7 +45,7 @@ def everything() -> Script:
     """Of the first twenty batches, fifteen end well, the others each in another way."""
     ends = tuple(ENDS[i // 3] if i % 3 == 2 and i < 18 else "completed" for i in range(20))
     rows = dict.fromkeys(ROWS, 0.05)
-    batch = BatchScript(rows=rows, ends=(*ends, "completed"), final_newline=False, blank_lines=True)
+    batch = BatchScript(polls=(0, 0, 0), rows=rows, ends=(*ends, "completed"), final_newline=False, blank_lines=True)
     return Script(batch=batch, faults=FAULTS)
 
 
@@ -118,9 +118,9 @@ def check(work: Questions, stand_in: StandIn, seen: Counter[str]) -> None:
 
 
 def test_some_hundred_labels_through_every_fault(tmp_path: Path) -> None:
-    work = Questions(tmp_path, 600)
+    work = Questions(tmp_path, 300)
     with StandIn(replace(everything(), faults=tuple(replace(f, rate=min(1, 4 * f.rate)) for f in FAULTS))) as stand_in:
-        check(work, stand_in, until_all_are_answered(work, stand_in, 30))
+        check(work, stand_in, until_all_are_answered(work, stand_in, 15))
 
 
 @pytest.mark.slow
