@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import factorial
@@ -16,7 +16,7 @@ from ...schemas.built import Row
 from ...schemas.errors import ArmError
 from ...schemas.ids import hash_order
 from .. import views
-from .basis import Basis, Pictures
+from .basis import Basis, Pictures, Shelf
 from .requests import Request, chat
 from .sampling import Survey
 from .spec import AskSpec
@@ -97,17 +97,17 @@ class AskWork:
         spoken = basis.spoken()
         for states in basis.states(shard, _STATE):
             sets = basis.sets(states, _SET)
-            digests = [state["screenshot_sha256"] for state in states if state["screenshot_sha256"] is not None]
-            pictures = Pictures(basis, list(dict.fromkeys(digests)))
+            digests = (state["screenshot_sha256"] for state in states)
+            shelf = Shelf(basis, frozenset(digest for digest in digests if digest is not None))
             for state in states:
                 for same in _same(sets[state["state_id"]], skipped):
                     try:
-                        yield from self._asked(state, same, spoken[state["source"]["file"]], pictures)
+                        yield from self._asked(state, same, spoken[state["source"]["file"]], shelf)
                     except Unrenderable as error:
                         skipped[error.reason] += len(same)
 
     def _asked(
-        self, state: Row, same: Sequence[Row], spoken: tuple[str, str | None], pictures: Mapping[str, bytes]
+        self, state: Row, same: Sequence[Row], spoken: tuple[str, str | None], shelf: Shelf
     ) -> Iterator[Question]:
         """The questions about sets with the same actions. Raises Unrenderable."""
         prompt, lead = self.prompt, same[0]
@@ -118,6 +118,7 @@ class AskWork:
             rendered = prompt.selection(view, lead["candidates"], orders[0])
             labels = tuple((f"{row['set_id']}|{self.teacher}|{prompt.id}|{repeat}", row) for row in same)
             body = self._body(chat(rendered.messages, rendered.images), len(keys))
+            pictures = Pictures(rendered.images, shelf)
             request = Request(labels[0][0], state["state_id"], body, pictures)
             yield Question(labels, orders, repeat, request, rendered_sha256(*rendered))
 

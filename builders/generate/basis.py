@@ -6,7 +6,7 @@ counting requests, finding what is missing and writing answers down reads none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -85,39 +85,50 @@ def _stored(folder: Path, digest: str) -> dict[str, str]:
 
 
 @dataclass
-class Pictures(Mapping[str, bytes]):
-    """Pictures of a few states by digest, read together when the first of them is asked for."""
+class Shelf:
+    """Pictures of a few states, read together when the first of them is asked for."""
 
     basis: Basis
-    digests: Sequence[str]
+    digests: frozenset[str]
     _bytes: dict[str, bytes] = field(default_factory=dict)
+
+    def picture(self, digest: str) -> bytes:
+        """Raises ArmError when the basis lacks a picture that its states name."""
+        if not self._bytes:
+            self._read()
+        return self._bytes[digest]
+
+    def _read(self) -> None:
+        found: dict[str, bytes] = {}
+
+        def keep(reference: str, data: bytes) -> None:
+            digest = reference.removeprefix("sha256:")
+            if digest in self.digests:
+                found[digest] = data
+
+        for _ in self.basis.tables.some("states", "screenshot_sha256", self.digests, keep):
+            if len(found) == len(self.digests):
+                break
+        if missing := self.digests - set(found):
+            message = f"{len(missing)} pictures of its states are not in it, {min(missing)} for one"
+            raise ArmError(message, where=str(self.basis.folder), next_command=f"arm validate {self.basis.folder}")
+        self._bytes = found
+
+
+@dataclass(frozen=True)
+class Pictures(Mapping[str, bytes]):
+    """The pictures of one state by digest, from the shelf of its neighbours."""
+
+    digests: tuple[str, ...]
+    shelf: Shelf = field(repr=False)
 
     def __getitem__(self, digest: str) -> bytes:
         if digest not in self.digests:
             raise KeyError(digest)
-        if not self._bytes:
-            self._read()
-        return self._bytes[digest]
+        return self.shelf.picture(digest)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.digests)
 
     def __len__(self) -> int:
         return len(self.digests)
-
-    def _read(self) -> None:
-        wanted = set(self.digests)
-        found: dict[str, bytes] = {}
-
-        def keep(reference: str, data: bytes) -> None:
-            digest = reference.removeprefix("sha256:")
-            if digest in wanted:
-                found[digest] = data
-
-        for _ in self.basis.tables.some("states", "screenshot_sha256", wanted, keep):
-            if len(found) == len(wanted):
-                break
-        if missing := wanted - set(found):
-            message = f"{len(missing)} pictures of its states are not in it, {min(missing)} for one"
-            raise ArmError(message, where=str(self.basis.folder), next_command=f"arm validate {self.basis.folder}")
-        self._bytes = found

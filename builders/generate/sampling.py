@@ -13,7 +13,7 @@ from ...prompts.render import Message
 from ...prompts.view import Unrenderable
 from ...schemas.ids import sha256_hex
 from ..actor_messages import actor_prompt
-from .basis import Basis, Pictures
+from .basis import Basis, Pictures, Shelf
 from .requests import Request, chat
 from .spec import SampleSpec
 
@@ -92,9 +92,9 @@ class SampleWork:
                     skipped[error.reason] += 1
                     continue
                 shown.append((state["state_id"], messages, images))
-            pictures = Pictures(basis, [image for _, _, images in shown for image in images])
+            shelf = Shelf(basis, frozenset(image for _, _, images in shown for image in images))
             for state_id, messages, images in shown:
-                yield state_id, chat(messages, images), pictures
+                yield state_id, chat(messages, images), Pictures(tuple(dict.fromkeys(images)), shelf)
 
     def _set(
         self, state_id: str, draw: int, temperature: float, messages: list[Message], pictures: Mapping[str, bytes]

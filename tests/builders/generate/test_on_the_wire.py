@@ -25,11 +25,14 @@ ASK = AskSpec("teacher", "stand-in", PromptSpec("selection/1"), 512)
 
 def seen(body: Any) -> tuple[list[dict[str, Any]], list[bytes]]:
     """(messages as prompts are rendered, pictures in order) of a body as it came."""
-    messages, pictures = [], []
+    messages: list[dict[str, Any]] = []
+    pictures: list[bytes] = []
     for message in body["messages"]:
-        content = message["content"]
-        blocks = []
-        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        content: Any = message["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        blocks: list[dict[str, str]] = []
+        for block in content:
             if block["type"] == "image_url":
                 pictures.append(decode_data_url(block["image_url"]["url"]))
                 blocks.append({"type": "image"})

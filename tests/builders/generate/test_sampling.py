@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from action_reward_models.builders.actor_messages import actor_prompt
-from action_reward_models.builders.generate.basis import Basis, Pictures
+from action_reward_models.builders.generate.basis import Basis, Shelf
 from action_reward_models.builders.generate.log import SHARDS, shard_of
 from action_reward_models.builders.generate.sampling import SampleWork, seed_of
 from action_reward_models.builders.generate.spec import Draws, SampleSpec
@@ -142,7 +142,9 @@ def test_no_picture_is_read_before_a_request_is_sent(toy: Toy, monkeypatch: pyte
     requests = list(made.requests())
     assert read == {}
     for request in requests:
-        assert len(pictures_of(request.wire())) == 1
+        (digest,) = request.pictures
+        assert pictures_of(request.wire()) == [request.pictures[digest]]
+        assert "0" * 64 not in request.pictures
     assert read == {"states": 1}  # of all states that are near each other at once
 
 
@@ -213,7 +215,7 @@ def test_an_earlier_picture_that_no_state_shows_is_named(toy: Toy) -> None:
 def test_states_without_a_prompt_are_skipped_by_name(toy: Toy) -> None:
     toy.page("a")
     pad = "<|vision_start|><|image_pad|><|vision_end|>"
-    bare = {
+    bare: dict[str, Any] = {
         "state_id": "bare__t0", "episode_id": "bare", "turn": 0, "task": "x", "task_group": "0" * 64,
         **dict.fromkeys(("url", "host", "messages_json", "prompt_text", "tools_json", "observation_text")),
         **dict.fromkeys(("demo_response", "episode_outcome", "source_record_json", "screenshot")),
@@ -235,6 +237,6 @@ def test_a_basis_that_lost_a_picture_is_an_error(toy: Toy) -> None:
     toy.page("a")
     built = basis(toy)
     with pytest.raises(ArmError, match="1 pictures of its states are not in it"):
-        Pictures(Basis(built.folder), ["0" * 64])["0" * 64]
+        Shelf(Basis(built.folder), frozenset(["0" * 64])).picture("0" * 64)
     with pytest.raises(ArmError, match="is no finished build"):
         next(iter(SampleWork(toy.folder, SPEC, toy.folder / "c.jsonl").requests()))
