@@ -43,6 +43,26 @@ def test_columns_are_read_alone(tables: BuiltTables) -> None:
     assert found == [{"row_id": f"r{n}", "split": "train"} for n in range(45)]
 
 
+def test_columns_of_some_rows_are_those_of_all(tables: BuiltTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a column that is read or by another; row groups without any are left out."""
+    wanted = {"r0", "r9", "r25", "r26", "r44", "elsewhere"}
+    for names in (["row_id", "state_id"], ["state_id"]):
+        whole = [one for one in tables.columns("actor_sft", ["row_id", "state_id"]) if one["row_id"] in wanted]
+        found = list(tables.columns("actor_sft", names, among=("row_id", wanted)))
+        assert found == [{name: one[name] for name in names} for one in whole]
+    assert list(tables.columns("actor_sft", ["row_id"], among=("row_id", set()))) == []
+    groups: list[list[int]] = []
+    read = pq.ParquetFile.iter_batches
+
+    def counted(*file: Any, **how: Any) -> Any:
+        groups.append(how["row_groups"])
+        return read(*file, **how)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    assert len(list(tables.columns("actor_sft", ["row_id"], among=("row_id", wanted)))) == 5
+    assert groups == [[0], [2], [0]]
+
+
 @pytest.mark.parametrize(("column", "values", "message"), [
     ("row_id", pa.array([5]), "its column row_id holds int64, not string"),
     ("row_id", pa.array([None], pa.string()), "its column row_id holds null"),
