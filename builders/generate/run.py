@@ -15,6 +15,7 @@ from typing import Literal
 
 from ..executors import LostWorkersError, results
 from .answers import Answer
+from .batches.ledger import Ledger
 from .caller import Caller, Clock, Said
 from .clients import check_key
 from .endpoints import Server
@@ -37,7 +38,8 @@ Stop = Literal["cap", "limit", "interrupt", "refused", "elsewhere"]
 class Ran:
     """What one run did. Counts are requests, but for ``sent``, which counts every try.
 
-    already: answered before. not_asked: neither answered before nor asked now; ``stop`` says why.
+    already: answered before. in_batches: not asked, because an open batch may still answer them. not_asked: none of
+    that, and not asked now; ``stop`` says why.
     words: of the refusals and failures that came most often, with how often. engine: what answered.
     """
 
@@ -51,10 +53,12 @@ class Ran:
     words: tuple[tuple[str, int], ...] = ()
     engine: str | None = None
     engine_version: str | None = None
+    in_batches: int = 0
 
     @property
     def not_asked(self) -> int:
-        return max(0, self.total - self.already - self.answered - self.rejected - self.failed)
+        known = self.already + self.in_batches + self.answered + self.rejected + self.failed
+        return max(0, self.total - known)
 
 
 def run(
@@ -111,17 +115,20 @@ def _together(work: Work, done: list[Ran]) -> Ran:
     for ran in done:
         words.update(dict(ran.words))
     # What one of them answered, another may have found answered, so that their own counts of it do not add up.
-    log, answers = AnswerLog(work.folder), 0
+    log, ledger = AnswerLog(work.folder), Ledger(work.folder)
+    answers = in_batches = 0
     for shard in range(SHARDS):
-        outcomes = log.outcomes(shard)
-        answers += sum(outcomes.get(request.key) == "answered" for request in work.requests(shard) if outcomes)
+        outcomes, pending = log.outcomes(shard), ledger.open_keys(shard)
+        for request in work.requests(shard) if outcomes or pending else ():
+            answers += (is_answered := outcomes.get(request.key) == "answered")
+            in_batches += request.key in pending and not is_answered
     answered = sum(ran.answered for ran in done)
     stops = {ran.stop for ran in done}
     order: tuple[Stop, ...] = ("refused", "cap", "interrupt", "limit", "elsewhere")
     ran = Ran(
         done[0].total, max(0, answers - answered), answered, sum(ran.rejected for ran in done),
         sum(ran.failed for ran in done), sum(ran.sent for ran in done), words=tuple(words.most_common(_SHOWN)),
-        engine=done[0].engine, engine_version=done[0].engine_version,
+        engine=done[0].engine, engine_version=done[0].engine_version, in_batches=in_batches,
     )  # fmt: skip
     return replace(ran, stop=next((stop for stop in order if stop in stops), None)) if ran.not_asked else ran
 
@@ -170,7 +177,7 @@ class _Run:
         ran = Ran(
             self.total, count["already"], count["answered"], count["rejected"], count["failed"], count["sent"],
             words=tuple(self.words.most_common(_SHOWN)),
-            engine=self.caller.engine, engine_version=self.caller.engine_version,
+            engine=self.caller.engine, engine_version=self.caller.engine_version, in_batches=count["in_batches"],
         )  # fmt: skip
         return replace(ran, stop=self.stop or "elsewhere") if ran.not_asked else ran
 
@@ -232,7 +239,7 @@ class _Run:
 
     def _missing(self) -> Iterator[tuple[_Shard, Request]]:
         """What has no answer, of every shard that nobody else holds; those that somebody held are looked at again."""
-        log, left = AnswerLog(self.work.folder), list(range(SHARDS))
+        log, ledger, left = AnswerLog(self.work.folder), Ledger(self.work.folder), list(range(SHARDS))
         while left:
             busy: list[int] = []
             for number in left:
@@ -243,9 +250,13 @@ class _Run:
                     continue
                 self.claims.push(held)
                 shard = _Shard(claim, held)
+                pending = ledger.open_keys(number)
                 for request in self.work.requests(number):
                     if claim.answers.get(request.key) == "answered":
                         self.counts["already"] += 1
+                        continue
+                    if request.key in pending:
+                        self.counts["in_batches"] += 1
                         continue
                     shard.under_way += 1
                     yield shard, request

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ....schemas.errors import ArmError
+from ..caller import retry_after
 from ..clients import client
 from ..endpoints import Server
 from .lines import shortened
@@ -169,36 +169,25 @@ class Service:
                 return function()
             except openai.APIStatusError as error:
                 status, words = error.status_code, shortened(f"{error.status_code}: {_words(error)}")
-                retry_after = error.response.headers.get("retry-after")
+                asked = error.response.headers.get("retry-after")
                 if status < 500 and (status not in _PASSING or (status == 429 and tries == 1)):
                     raise RefusedError(words, self.url, status) from error
             except (openai.APIConnectionError, openai.APIResponseValidationError, HTTPError, ValueError) as error:
-                words, retry_after = shortened(f"{type(error).__name__}: {error.__cause__ or error}"), None
+                words, asked = shortened(f"{type(error).__name__}: {error.__cause__ or error}"), None
                 status = 0
             if attempt == tries - 1:
                 if status == 429:
                     raise RefusedError(words, self.url, status)
                 raise UnreachableError(f"no answer in {tries} tries; the last: {words}", where=self.url)
-            self.pause(attempt, retry_after)
+            self.pause(attempt, asked)
         raise AssertionError("the last try returns or raises")
 
-    def pause(self, attempt: int, retry_after: str | None = None) -> None:
+    def pause(self, attempt: int, asked: str | None = None) -> None:
         """Before another try; ``attempt`` counts from 0."""
-        wait_s = _asked_s(retry_after)
+        wait_s = retry_after(asked)
         if wait_s is None:
             wait_s = 2.0**attempt * (0.5 + random.random())  # noqa: S311
         self._sleep(min(wait_s, _LONGEST_WAIT_S))
-
-
-def _asked_s(retry_after: str | None) -> float | None:
-    """Seconds to wait, of a header that gives seconds or a date."""
-    if not retry_after:
-        return None
-    with suppress(ValueError):
-        return max(0.0, float(retry_after))
-    with suppress(ValueError):
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
-    return None
 
 
 def _words(error: openai.APIStatusError) -> str:
