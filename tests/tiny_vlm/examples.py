@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from PIL import Image
 
-DATA = Path(__file__).parents[2] / "examples" / "miniwob" / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "examples" / "miniwob" / "data"
+TEMPLATE = ROOT / "prompts" / "templates" / "selection-1.yaml"
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,15 @@ class Turn:
     messages: list[dict[str, Any]]
     png: bytes
     replies: tuple[str, ...]
+
+    @property
+    def texts(self) -> list[dict[str, Any]]:
+        """``messages`` without the picture, each one text."""
+        blocks = [[block for block in message["content"] if block["type"] == "text"] for message in self.messages]
+        return [
+            {"role": message["role"], "content": "".join(block["text"] for block in shown)}
+            for message, shown in zip(self.messages, blocks, strict=True)
+        ]
 
     @property
     def screenshot(self) -> Image.Image:
@@ -43,9 +55,15 @@ def turns() -> list[Turn]:
     return found
 
 
+def asked() -> str:
+    """The last words of the prompt selection/1 over five candidates, which are answered by ``{"selection": N}``."""
+    answer: str = yaml.safe_load(TEMPLATE.read_text("utf-8"))["fragments"]["answer"]
+    return answer.replace("{{count}}", "5")
+
+
 def texts() -> list[str]:
     """Everything said in the example, for a tokenizer."""
-    said = []
+    said = [asked(), '{"selection": 1}']
     for turn in turns():
         blocks = [block for message in turn.messages for block in message["content"]]
         said += [block["text"] for block in blocks if block["type"] == "text"]

@@ -27,12 +27,14 @@ SPECIAL = [*tiny_processor.SPECIAL, "<|video_pad|>"]
 
 @dataclass(frozen=True)
 class Size:
-    """hidden: width of the language model. layers: of which every fourth attends, as in the real one, or all."""
+    """hidden: width of the language model. layers: of which every fourth attends, as in the real one, or all.
+    sees: without it, a model of the Qwen3 architecture, which every engine can serve, with the same tokens."""
 
     hidden: int = 128
     layers: int = 4
     attention_only: bool = False
     vocabulary: int = 1024
+    sees: bool = True
 
 
 class Processor:
@@ -46,7 +48,8 @@ class Processor:
         from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self.pictures: Any = Qwen2VLImageProcessorPil.from_pretrained(folder)
+        self.sees = (folder / "preprocessor_config.json").exists()
+        self.pictures: Any = Qwen2VLImageProcessorPil.from_pretrained(folder) if self.sees else None
         self.end, self.pad, self.image = self.tokenizer.convert_tokens_to_ids([END, PAD, IMAGE])
 
     def __call__(
@@ -72,24 +75,22 @@ class Processor:
             grids = seen["image_grid_thw"].prod(-1) // self.pictures.merge_size**2
             text = first + "".join(IMAGE * int(n) + part for n, part in zip(grids, parts, strict=True))
         ids = self.tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
-        return {
-            "input_ids": ids,
-            "attention_mask": torch.ones_like(ids),
-            "mm_token_type_ids": (ids == self.image).int(),
-            **seen,
-        }
+        if self.sees:
+            seen["mm_token_type_ids"] = (ids == self.image).int()
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **seen}
 
 
 def build(folder: Path, size: Size | None = None, *, steps: int = 60, seed: int = 0) -> None:
     """Write processor and trained model into ``folder``: the same weights on one machine, whenever it is called.
 
-    steps: of 16 replies without what they reply to, then a quarter as many of 4 whole turns with their screenshots.
+    steps: of 16 replies without what they reply to, then half as many of 4 whole turns with their screenshots.
     """
     import torch
 
     torch.set_num_threads(1)
     size = size or Size()
-    tiny_processor.make(folder, pictures=PICTURES, texts=examples.texts(), special=SPECIAL, vocabulary=size.vocabulary)
+    pictures = PICTURES if size.sees else None
+    tiny_processor.make(folder, pictures=pictures, texts=examples.texts(), special=SPECIAL, vocabulary=size.vocabulary)
     processor = Processor(folder)
     torch.manual_seed(seed)
     model = _model(size, processor)
@@ -100,14 +101,16 @@ def build(folder: Path, size: Size | None = None, *, steps: int = 60, seed: int 
 def load(folder: Path) -> tuple[Any, Processor]:
     """Return the model, ready for inference, and its processor."""
     import torch
-    from transformers import Qwen3_5ForConditionalGeneration
+    import transformers
 
     torch.set_num_threads(1)
-    return Qwen3_5ForConditionalGeneration.from_pretrained(folder).eval(), Processor(folder)
+    processor = Processor(folder)
+    kind = transformers.Qwen3_5ForConditionalGeneration if processor.sees else transformers.Qwen3ForCausalLM
+    return kind.from_pretrained(folder).eval(), processor
 
 
 def _model(size: Size, processor: Processor) -> Any:
-    from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
+    from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration, Qwen3Config, Qwen3ForCausalLM
 
     def token(name: str) -> int:
         return int(processor.tokenizer.convert_tokens_to_ids(name))
@@ -121,14 +124,18 @@ def _model(size: Size, processor: Processor) -> Any:
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": head,
-        "linear_key_head_dim": head // 2,
-        "linear_value_head_dim": head // 2,
-        "linear_num_key_heads": 4,
-        "linear_num_value_heads": 4,
         "max_position_embeddings": 4096,
         "tie_word_embeddings": True,
         "pad_token_id": processor.pad,
         "eos_token_id": processor.end,
+    }
+    if not size.sees:
+        return _ending(Qwen3ForCausalLM(Qwen3Config(**text)), processor)
+    text |= {
+        "linear_key_head_dim": head // 2,
+        "linear_value_head_dim": head // 2,
+        "linear_num_key_heads": 4,
+        "linear_num_value_heads": 4,
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": 10000.0,
@@ -157,47 +164,69 @@ def _model(size: Size, processor: Processor) -> Any:
         vision_start_token_id=token("<|vision_start|>"),
         vision_end_token_id=token("<|vision_end|>"),
     )
-    model = Qwen3_5ForConditionalGeneration(config)
-    model.generation_config.update(eos_token_id=processor.end, pad_token_id=processor.pad)
+    return _ending(Qwen3_5ForConditionalGeneration(config), processor)
+
+
+def _ending(model: Any, processor: Processor) -> Any:
+    """``model``, which samples until it ends its turn."""
+    model.generation_config.update(do_sample=True, eos_token_id=processor.end, pad_token_id=processor.pad)
     return model
 
 
 def _train(model: Any, processor: Processor, steps: int, chance: random.Random) -> None:
-    """Next-token loss on replies, first alone, then after the turn they reply to."""
+    """Next-token loss on replies, first after the last words before them, then after the turn they reply to.
+
+    One reply in four is a selection, of a number that means nothing, after the words that ask for one.
+    """
     import torch
 
-    turns = examples.turns()
-    opening = processor.tokenizer("<|im_start|>assistant\n", add_special_tokens=False)["input_ids"]
-    replies = [
-        processor.tokenizer(f"{r}{END}", add_special_tokens=False)["input_ids"] for t in turns for r in t.replies
-    ]
-    whole = steps // 4
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps + whole, pct_start=0.1)
+    turns, asked = examples.turns(), examples.asked()
+    replies = [reply for turn in turns for reply in turn.replies]
 
-    def step(losses: list[Any]) -> None:
-        loss = torch.stack(losses).mean()
+    def ids(text: str) -> list[int]:
+        found: list[int] = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return found
+
+    opening = "<|im_start|>assistant\n"
+    alone, after_asked = ids(opening), ids(f"{asked}{END}\n{opening}")
+
+    def selection() -> str | None:
+        return f'{{"selection": {chance.randint(1, 5)}}}' if chance.random() < 1 / 4 else None
+
+    def short() -> Any:
+        """The loss on 16 replies."""
+        rows, starts = [], []
+        for _ in range(16):
+            picked = selection()
+            before = after_asked if picked else alone
+            rows.append(before + ids(f"{picked or chance.choice(replies)}{END}"))
+            starts.append(len(before))
+        longest = max(map(len, rows))
+        given = torch.tensor([row + [processor.pad] * (longest - len(row)) for row in rows])
+        labels = given.masked_fill(given == processor.pad, -100)
+        for label, start in zip(labels, starts, strict=True):
+            label[:start] = -100
+        return model(input_ids=given, attention_mask=(given != processor.pad).int(), labels=labels).loss
+
+    def whole() -> Any:
+        """The loss on a reply to a turn."""
+        turn, picked = chance.choice(turns), selection()
+        messages, pictures = (turn.messages, [turn.screenshot]) if processor.sees else (turn.texts, [])
+        if picked:
+            messages = [*messages, {"role": "user", "content": [{"type": "text", "text": asked}]}]
+        reply = picked or chance.choice(turn.replies)
+        given = processor(messages, pictures, reply)
+        labels = given["input_ids"].clone()
+        labels[:, : -len(ids(f"{reply}{END}"))] = -100
+        return model(**given, labels=labels).loss
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    wholes = steps // 2
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps + wholes, pct_start=0.1)
+    for number in range(steps + wholes):
+        loss = short() if number < steps else torch.stack([whole() for _ in range(4)]).mean()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         rates.step()
-
-    for _ in range(steps):
-        rows = [opening + reply for reply in chance.choices(replies, k=16)]
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [processor.pad] * (longest - len(row)) for row in rows])
-        labels = ids.masked_fill(ids == processor.pad, -100)
-        labels[:, : len(opening)] = -100
-        attention = (ids != processor.pad).int()
-        step([model(input_ids=ids, attention_mask=attention, labels=labels).loss])
-    for _ in range(whole):
-        losses = []
-        for turn in chance.choices(turns, k=4):
-            reply = chance.choice(turn.replies)
-            given = processor(turn.messages, [turn.screenshot], reply)
-            replied = len(processor.tokenizer(f"{reply}{END}", add_special_tokens=False)["input_ids"])
-            labels = given["input_ids"].clone()
-            labels[:, :-replied] = -100
-            losses.append(model(**given, labels=labels).loss)
-        step(losses)
