@@ -63,6 +63,13 @@ live = options(in_flight_option, workers_option, cluster_option, cap_option, lim
 meant = options(name_option, source_option, endpoints_option)  # which sources, and where their servers are
 
 
+_STOPS = {
+    "cap": "stopped: more would pass the cap on spending",
+    "limit": "stopped: as many requests as --limit allows",
+    "interrupt": "stopped by an interrupt",
+    "refused": "stopped: the server refuses, and would refuse the rest",
+    "elsewhere": "the rest is being asked by another process",
+}
 Do = Callable[["Generation", "Server"], dict[str, Any]]
 
 
@@ -140,6 +147,7 @@ class Asking:
         from ..registry.standing import standing
 
         check_key(server)
+        self._say_what_it_rests_on(asked)
         seed_log(asked.work)
         model = asked.spec.model
         found = standing(asked, server.prices.get(model), batch=batch)
@@ -148,6 +156,16 @@ class Asking:
         agreed(found, server, model, cap_usd=cap_usd, yes=yes, as_json=self.as_json)
         return found
 
+    def _say_what_it_rests_on(self, asked: Generation) -> None:
+        """What is not there yet is not shown to anybody, and asking for it later is another call."""
+        from ..registry.generating import generation, rests_on
+        from ..registry.standing import standing
+
+        for other in rests_on(self.registry, asked.made):
+            found = standing(generation(self.registry, other))
+            if found.lacks:
+                output.note(f"warning: {other.name}: {found.lacks}, and {asked.made.name} rests on it")
+
     def ask(
         self, asked: Generation, server: Server, *, in_flight: int | None, workers: int | None, cluster: str | None,
         cap_usd: float | None, limit: int | None, yes: bool,
@@ -155,46 +173,60 @@ class Asking:
         """Ask live for what has no answer; write the file, and tell what came of it."""
         from ..builders.cluster import connect
         from ..builders.generate.run import run, run_everywhere
+        from ..registry import graph
+        from ..schemas.manifest import NAME as MANIFEST
 
         if cluster and workers:
             raise UsageError("--workers are processes of this machine, and --cluster has its own")
         found = self.begin(asked, server, cap_usd=cap_usd, yes=yes)
+        if found.in_batch:
+            raise ArmError(
+                f"{found.in_batch:,} {found.unit} are in a batch, and would be paid twice", where=found.made.name,
+                next_command=graph.making(self.registry, found.made, "collect") + "   # or cancel",
+            )  # fmt: skip
         if not found.to_ask:
-            return self.end(asked, server, sent=0)
+            return self.end(asked, server, sent=0, stopped=None)
         work, model = asked.work, asked.spec.model
         how: dict[str, Any] = {"in_flight": in_flight, "cap_usd": cap_usd, "limit": limit}
-        try:
-            with output.progress() as show, connect(cluster) if cluster else nullcontext() as executor:
-                if executor or workers:
-                    everywhere: dict[str, Any] = {"workers": workers, "executor": executor}
-                    ran = run_everywhere(work, server, model, **how, **everywhere, progress=show)
-                else:
-                    ran = run(work, server, model, **how, progress=show)
-        except (KeyboardInterrupt, SystemExit):
-            output.note(f"every answer so far is kept in {work.folder}; the same command goes on from there")
-            raise
-        return self.end(asked, server, sent=ran.sent)
+        with output.progress() as show, connect(cluster) if cluster else nullcontext() as executor:
+            if executor:
+                work.folder.mkdir(parents=True, exist_ok=True)
+                executor.inspect(work.folder, [work.basis / MANIFEST])
+                how |= {"workers": executor.workers, "executor": executor}
+                ran = run_everywhere(work, server, model, **how, progress=show)
+            elif workers:
+                ran = run_everywhere(work, server, model, **how, workers=workers, progress=show)
+            else:
+                ran = run(work, server, model, **how, progress=show)
+        told = self.end(asked, server, sent=ran.sent, stopped=ran.stop)
+        if ran.stop == "interrupt":
+            output.note(f"interrupted; every answer is kept in {work.folder}, and the same command goes on from there")
+            raise click.exceptions.Exit(130)
+        return told
 
-    def end(self, asked: Generation, server: Server, **more: Any) -> dict[str, Any]:
-        """Write the file, tell how far it is and what failed, and say what to do next."""
+    def end(self, asked: Generation, server: Server, *, stopped: str | None, **more: Any) -> dict[str, Any]:
+        """Write the file, tell how far it is and what failed, and say what to do next. ``stopped``: see `run.Stop`."""
         from ..registry.generating import write
         from ..registry.standing import advised, standing, words_of_failures
 
         write(asked)
         found = standing(asked, server.prices.get(asked.spec.model))
-        self.failed |= not found.whole or bool(found.failed)
+        # What --limit left is as it was asked for, and what other processes are asking is theirs to tell.
+        self.failed |= bool(found.failed) or not (found.whole or stopped in ("limit", "elsewhere"))
         failures = words_of_failures(asked) if found.failed else []
         if not self.as_json:
             say(found)
             for outcome, words, n in failures:
                 output.note(output.one_line(f"  {n:,} x {outcome}: {words}"))
+            if stopped:
+                output.note(_STOPS[stopped])
             if found.lacks or found.failed:
                 whether = "" if found.lacks else "   # asks again for what failed; a build goes on without it"
                 output.note(f"next: {advised(self.registry, found)}{whether}")
             else:
                 output.note(f"next: {self._next(found.made)}")
         said = [{"outcome": outcome, "detail": words, "requests": n} for outcome, words, n in failures]
-        return {**found.to_json(), "failures": said, **more}
+        return {**found.to_json(), "failures": said, "stopped": stopped, **more}
 
     def _next(self, made: Made) -> str:
         from ..registry import graph

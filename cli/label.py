@@ -179,6 +179,8 @@ def collect(
             found = batches.collect(asked.work, server, progress=(lambda _: None) if as_json else output.note)
             problems, odd, outcomes = found.problems, found.odd, found.outcomes
             more = {"batches": found.batches, "open": found.open}
+            if found.open and not as_json:
+                output.note(f"{found.open} batches are under way")
         if not as_json:
             for problem in problems:
                 output.note(output.one_line(f"problem: {problem}"))
@@ -186,7 +188,7 @@ def collect(
             output.note(f"collected: {', '.join(f'{n:,} {word}' for word, n in sorted(outcomes.items())) or 'nothing'}")
         asking.failed |= bool(problems)
         told = {"outcomes": dict(outcomes), "problems": problems, "odd": dict(odd.told()), **more}
-        return asking.end(asked, server, collected=told)
+        return asking.end(asked, server, stopped=None, collected=told)
 
     if outputs:
         _one(asking, name, source)

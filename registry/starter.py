@@ -59,6 +59,8 @@ def from_scratch() -> str:
         f"      - {{kind: episodes, format: openai_messages, path: data/episodes*.jsonl, {declared}}}",
         f"      - {{kind: candidate_sets, format: first_release, path: data/candidates.jsonl, {declared}}}",
         "      - {kind: teacher_labels, format: first_release, path: data/labels.jsonl, teacher: name-of-the-teacher}",
+        "      # A model can make both: `sample:` below a source of format sampled, then `arm sample`; `label:` below",
+        "      # one of teacher_labels and format table, then `arm label run`.",
     ]
     return _text(sources, _tables({"states", "candidate_sets", "teacher_labels"}, False), "other")
 

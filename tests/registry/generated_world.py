@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +113,11 @@ class Generated:
         registry = self.registry()
         found, _ = standings(registry, registry.dataset(), Known.of(self.folder))
         return {standing.made.name: standing for standing in found}
+
+    def forget(self, name: str) -> None:
+        """Take a file and its log away."""
+        (self.folder / name).unlink(missing_ok=True)
+        shutil.rmtree((self.folder / name).with_suffix(".requests"), ignore_errors=True)
 
     def edit(self, old: str, new: str) -> None:
         path = self.folder / "registry.yaml"

@@ -70,7 +70,7 @@ def test_what_is_declared(folder: Path) -> None:
         chat_template_kwargs={"enable_thinking": False},
     )  # fmt: skip
     assert isinstance(sampled.generate, SampleSpec)
-    assert sampled.generate.temperatures == ((4, 0.7), (5, 0.7), (6, 1))
+    assert sampled.generate.temperatures == ((4, 0.7), (5, 0.7), (6, 1.0))
     assert isinstance(labels.generate, AskSpec)
     asked = labels.generate
     assert (asked.endpoint, asked.model, asked.max_tokens, asked.repeats) == ("teacher", "m", 9, 2)
