@@ -60,7 +60,8 @@ class Asked:
 
     @property
     def outcome(self) -> str | None:
-        return self.said[0].answer and self.said[0].answer.outcome
+        answer = self.said[0].answer
+        return answer.outcome if answer else None
 
     @property
     def detail(self) -> str:

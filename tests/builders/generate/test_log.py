@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate import log as log_module
 from action_reward_models.builders.generate.answers import Answer, Choice, Outcome
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog, shard_of
 from action_reward_models.schemas.errors import ArmError
@@ -147,7 +146,7 @@ def test_a_full_disk_leaves_no_half_line(number: int, tmp_path: Path, monkeypatc
 
     with log.claim(7) as claim:
         assert claim
-        monkeypatch.setattr(log_module.os, "write", full)
+        monkeypatch.setattr("action_reward_models.builders.generate.log.os.write", full)
         with pytest.raises(ArmError, match="cannot be written" if number == errno.EIO else "disk is full") as caught:
             claim.append(answer("b"))
         assert claim.answers == {"a": "answered"}

@@ -200,7 +200,6 @@ def test_an_interrupt_does_not_wait_for_what_hangs(
 def test_a_full_disk_is_an_error_and_the_log_stays_whole(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from action_reward_models.builders.generate import log
 
     work, write, calls = ToyWork(tmp_path, 20), os.write, [0]
 
@@ -212,7 +211,7 @@ def test_a_full_disk_is_an_error_and_the_log_stays_whole(
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(handle, data)
 
-    monkeypatch.setattr(log.os, "write", full)
+    monkeypatch.setattr("action_reward_models.builders.generate.log.os.write", full)
     with pytest.raises(ArmError, match="the disk is full"):
         ran(work, server)
     monkeypatch.undo()
