@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import IO, Any
 
 import orjson
 
@@ -25,7 +26,8 @@ Line = tuple[Key, dict[str, Any]]
 class Written:
     """What became of everything that is planned: planned = complete + failed + not_asked.
 
-    failed: by outcome, of what cannot be had until it is asked again. skipped: what is not asked for, by reason.
+    They are sets of sampled candidates, or labels. failed: by outcome, of what cannot be had until it is asked again.
+    skipped: states of which nothing is sampled, or sets that nobody is asked about, by reason.
     stale: answers in the log to requests that are no longer planned.
     """
 
@@ -69,33 +71,38 @@ class Tally:
 def write_lines(path: Path, runs: Iterable[list[Line]]) -> None:
     """Write the records of ``runs`` into ``path``, one canonical JSON object a line, sorted by key. One run at a time
     is in memory; the file as it was stands until the new one is whole. Raises ArmError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            parts = [_run(Path(folder) / str(number), run) for number, run in enumerate(runs) if run]
-            made = Path(folder) / "whole"
-            with made.open("wb") as file:
-                for _, line in heapq.merge(*map(_read, parts), key=lambda entry: entry[0]):
+    made = None
+    with ExitStack() as parts:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Parts have no name, so that a process that is killed leaves none behind.
+            sorted_runs = [_run(parts.enter_context(TemporaryFile(dir=path.parent)), run) for run in runs if run]
+            with NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent, delete=False) as file:
+                made = Path(file.name)
+                for _, line in heapq.merge(*sorted_runs, key=lambda entry: entry[0]):
                     file.write(line.encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
+                made.chmod(0o644)
             made.replace(path)
-    except OSError as error:
-        raise ArmError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        except OSError as error:
+            raise ArmError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        finally:
+            if made is not None:
+                made.unlink(missing_ok=True)
 
 
-def _run(path: Path, run: list[Line]) -> Path:
-    with path.open("wb") as file:
-        for key, record in sorted(run, key=lambda entry: entry[0]):
-            file.write(orjson.dumps([key, canonical_json(record)], option=orjson.OPT_APPEND_NEWLINE))
-    return path
+def _run(file: IO[bytes], run: list[Line]) -> Iterator[tuple[Key, str]]:
+    """Write the lines of a run, sorted, and read them again one by one."""
+    for key, record in sorted(run, key=lambda entry: entry[0]):
+        file.write(orjson.dumps([key, canonical_json(record)], option=orjson.OPT_APPEND_NEWLINE))
+    file.seek(0)
+    return map(_entry, file)
 
 
-def _read(path: Path) -> Iterator[tuple[Key, str]]:
-    with path.open("rb") as file:
-        for line in file:
-            key, record = orjson.loads(line)
-            yield key, record
+def _entry(line: bytes) -> tuple[Key, str]:
+    key, record = orjson.loads(line)
+    return key, record
 
 
 def joined(values: Iterable[str | None]) -> str | None:
