@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import orjson
 from ...schemas import jsonl
 from ...schemas.errors import ArmError, Issue
 from ...schemas.validate import for_schema
-from .answers import Answer, Choice
+from .answers import Answer, Choice, Outcome
 from .asking import AskWork
 from .basis import Basis
 from .labels import told
@@ -42,15 +42,25 @@ def seed_log(work: SampleWork | AskWork) -> int:
             new: dict[str, Answer] = {}
             for offset, length in lines:
                 file.seek(offset)
-                for answer in answers(orjson.loads(file.read(length))):
-                    if known.get(answer.key) != "answered" and (
-                        answer.outcome == "answered" or answer.key not in known
-                    ):
-                        new[answer.key] = answer
+                new |= {a.key: a for a in answers(orjson.loads(file.read(length))) if _is_new(a, known)}
             if new:
-                log.extend(shard, new.values())
-                seeded += len(new)
+                seeded += _append(log, shard, new)
     return seeded
+
+
+def _is_new(answer: Answer, known: Mapping[str, Outcome]) -> bool:
+    before = known.get(answer.key)
+    return before is None or (before != "answered" and answer.outcome == "answered")
+
+
+def _append(log: AnswerLog, shard: int, answers: Mapping[str, Answer]) -> int:
+    """Whoever holds the shard seeded it before, and may go on for hours: they are not waited for."""
+    with log.claim(shard) as claim:
+        new = [answer for answer in answers.values() if claim is not None and _is_new(answer, claim.answers)]
+        for answer in new:
+            assert claim is not None
+            claim.append(answer)
+        return len(new)
 
 
 def _states(basis: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from action_reward_models.builders.generate import sets
 from action_reward_models.builders.generate.answers import Answer, Choice
-from action_reward_models.builders.generate.log import AnswerLog
+from action_reward_models.builders.generate.log import AnswerLog, shard_of
 from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.sampling import SampleWork
 from action_reward_models.builders.generate.seeding import seed_log
@@ -227,6 +227,17 @@ def test_seeding_never_overrules_the_log(work: SampleWork) -> None:
     log(work, lost)
     assert seed_log(work) == 24  # what had failed here was answered there
     assert counts(sets.write(work)) == (8, 8, {}, 0)
+
+
+def test_a_shard_that_somebody_holds_is_not_waited_for(work: SampleWork) -> None:
+    log(work, lambda r: said(r, "a"))
+    sets.write(work)
+    shutil.rmtree(work.folder)
+    group = next(work.requests()).group
+    held = {p.state_id for p in work.plan() if shard_of(p.state_id) == shard_of(group)}
+    with AnswerLog(work.folder).claim(shard_of(group)):
+        assert seed_log(work) == 24 - 6 * len(held)
+    assert seed_log(work) == 6 * len(held)
 
 
 def test_a_file_that_is_none_of_ours_seeds_nothing(work: SampleWork) -> None:
