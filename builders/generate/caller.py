@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 TRIES = 6  # of one request, at whatever URLs
 LONGEST_WAIT_S = 300.0  # that a server may ask for
 _FIRST_WAIT_S, _LONGEST_OWN_WAIT_S = 1.0, 60.0
-_REST_S = 5.0  # that a URL where nobody listens is left alone, twice as long each time
-_ROUNDS = 4  # so often a URL is tried again before it counts as gone
+_REST_S = 5.0  # that a URL where nobody listens is left alone, twice as long each time, up to 80 s
+_ROUNDS = 4  # so often in a row, at every URL, and the server counts as gone
 _LONGEST_WORDS = 500
 _NO_USE = {401, 403, 404}  # answers to the key or the address, which the next request shares
 _TRANSIENT = {408, 409, 425, 429}  # and 5xx
@@ -241,7 +241,7 @@ class Caller:
         now = self.clock.now()
         if place.rests_until > now:  # another request of this round said so
             return
-        place.rests_until = now + _REST_S * 2**place.refused
+        place.rests_until = now + _REST_S * (1 << min(place.refused, _ROUNDS))
         place.refused, place.why = place.refused + 1, why
         if all(place.refused >= _ROUNDS for place in self.places):
             raise unreachable(self.server, self.places)

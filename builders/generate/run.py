@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -23,11 +21,11 @@ from .log import SHARDS, AnswerLog, Claim
 from .probe import probe
 from .requests import Request, Work
 from .spend import Purse
+from .watching import Signals, Watch
 
 REFUSALS = 20  # so many in a row, without one success, and nothing more is sent
 GRACE_S = 10.0  # that requests under way have after an interrupt
 _SHOWN = 5  # kinds of refusals that are told
-_TOLD_S = 1.0  # between two looks at the log while workers work
 
 Progress = Callable[[str, int, int], None]  # ("asking", requests with an outcome, all requests)
 # Why requests were not asked. elsewhere: other processes hold their shards, and are asking them.
@@ -94,7 +92,7 @@ def run_everywhere(
     shares = [None if limit is None else limit // workers + (i < limit % workers) for i in range(workers)]
     task = partial(_share, work, server, model, in_flight, cap_usd)
     done: list[Ran] = []
-    with _Watch(work, progress):
+    with Watch(work, progress):
         try:
             done += [ran for _, ran in results(task, shares, workers, executor)]
         except LostWorkersError as error:
@@ -161,6 +159,7 @@ class _Run:
     words: Counter[str] = field(default_factory=Counter)
     stop: Stop | None = None
     error: BaseException | None = None
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
     unlucky: int = 0  # refusals and failures since the last success
 
     async def to_the_end(self) -> Ran:
@@ -187,7 +186,7 @@ class _Run:
         if first is None:
             return
         self.waiting = [first]
-        with _Signals(self._interrupted):
+        with Signals(self._interrupted):
             await probe(self.caller)
             self.tasks = [asyncio.create_task(self._work(todo)) for _ in range(self.caller.capacity)]
             await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -279,57 +278,5 @@ class _Run:
         asyncio.get_running_loop().call_later(seconds, self._cancel)
 
     def _cancel(self) -> None:
-        for task in getattr(self, "tasks", ()):
+        for task in self.tasks:
             task.cancel()
-
-
-class _Signals:
-    """SIGINT and SIGTERM call ``what``, where this thread may say so."""
-
-    def __init__(self, what: Callable[[], None]) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._set: list[tuple[int, object]] = []
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before = signal.getsignal(number)
-            if before is signal.SIG_IGN:  # as in workers, whose parent decides
-                continue
-            with suppress(NotImplementedError):
-                self._loop.add_signal_handler(number, self._what)
-                self._set.append((number, before))
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._set:
-            self._loop.remove_signal_handler(number)
-            signal.signal(number, before)  # type: ignore[arg-type]
-
-
-class _Watch:
-    """Tells how many lines the log has while workers write it: each is a request with an outcome."""
-
-    def __init__(self, work: Work, progress: Progress) -> None:
-        self._log, self._progress = AnswerLog(work.folder), progress
-        self._work, self._ended = work, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        total, ends, lines = self._work.total(), [0] * SHARDS, 0
-        while not self._ended.wait(_TOLD_S):
-            for shard in range(SHARDS):
-                with suppress(FileNotFoundError), self._log.path(shard).open("rb") as file:
-                    file.seek(ends[shard])
-                    while block := file.read(1 << 20):
-                        lines += block.count(b"\n")
-                        ends[shard] += len(block)
-            self._progress("asking", min(lines, total), total)
