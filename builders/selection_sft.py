@@ -37,6 +37,8 @@ def build(
     if set_row["distinct_actions"] < 2:
         return "single_distinct_action"
     order = shown_order(set_row["set_id"], parsed, spec)
+    if prompt.options.reasoning == "before" and _shows_as_many(label["order"], order, parsed):
+        order = label["order"]  # its reasoning may say "candidate 2", which is another one in another order
     picked = label["selected_index"]
     if spec.duplicates == "merge":
         picked = next(index for index in order if parsed[index].key == parsed[picked].key)
@@ -55,6 +57,13 @@ def build(
         "images": [f"sha256:{sha}" for sha in rendered.images],
         "split": label["split"],
     }
+
+
+def _shows_as_many(asked: Sequence[int] | None, order: Sequence[int], parsed: Sequence[Parsed]) -> bool:
+    """Whether the order in which the teacher was asked, where it is recorded, shows the same actions as ``order``."""
+    if asked is None or not all(index < len(parsed) for index in asked) or len(set(asked)) != len(asked):
+        return False
+    return Counter(parsed[index].key for index in asked) == Counter(parsed[index].key for index in order)
 
 
 def shown_slot(row: Row) -> int:

@@ -17,7 +17,7 @@ from action_reward_models.builders.generate.log import AnswerLog
 from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.seeding import seed_log
 from action_reward_models.builders.generate.spec import AskSpec
-from action_reward_models.builders.spec import PromptSpec
+from action_reward_models.builders.spec import PromptSpec, SelectionSpec
 from action_reward_models.prompts.replies import REPLY_STATUSES
 from action_reward_models.schemas.store import load
 from action_reward_models.schemas.validate import for_schema
@@ -154,6 +154,27 @@ def test_a_build_gives_the_same_labels_and_rows(toy: Toy) -> None:
             c["index"] for c in candidates if c["action_key"] == picked and c["index"] != label["selected_index"]
         ]
     assert any(list(row["order"]) != found[label_id]["order"] for label_id, row in trained.items())
+
+
+def test_rows_with_the_teachers_reasoning_show_what_it_was_about(toy: Toy) -> None:
+    """ "Candidate 2" is another one in another order: the row has the teacher's, and is the prompt that it saw."""
+    for number in range(6):
+        toy.page(f"p{number}", picture=number, task=f"Click number {number}.")
+        toy.draw(f"p{number}__t0", "click(1, 1)", "stop()", "click(7, 7)", "click(1,1)")
+    prompt = PromptSpec("selection/1", options={"reasoning": "before"})
+    made = work_of(toy, replace(SPEC, prompt=prompt))
+    log(made, lambda r: said(r, 'Candidate 2 is best.\n\n{"selection": 2}'))
+    labels.write(made)
+    rows = [json.loads(line) for line in made.path.read_bytes().splitlines()]
+    laid = toy.lay("teacher_labels", "table", "labels.jsonl", rows)
+    built = toy.build(sources=(*toy.sources(), laid), selection=SelectionSpec(prompt))
+    trained = {row["label_id"]: row for row in built.rows("selection_sft")}
+    assert len(trained) == 6
+    for label in rows:
+        row = trained[label["label_id"]]
+        assert row["completion"][0]["content"][0]["text"] == label["reply"]
+        assert row["order"] == label["order"]
+        assert row["rendered_sha256"] == json.loads(label["source_record_json"])["rendered_sha256"]
 
 
 def test_an_answer_is_shared_by_sets_of_the_same_actions(toy: Toy) -> None:
