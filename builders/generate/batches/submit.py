@@ -23,7 +23,7 @@ from .joining import Names
 from .ledger import Ledger
 from .lines import input_line
 from .places import batch_file, locked, made
-from .service import RefusedError, Service
+from .service import RefusedError, Service, UnreachableError
 from .split import Part, prompt_tokens, too_large
 from .wanted import Wanted
 
@@ -236,6 +236,11 @@ class _Submission:
             self.done.not_asked += requests
             self.done.stopped = error.message
             raise _Stop from error
+        except UnreachableError as error:
+            told = f"whether batch {number} was created is not known: {error.message}"
+            raise ArmError(
+                told, where=error.where, next_command="submit again: the service is asked first which batches it has"
+            ) from error
         self.ledger.note(
             number, "created", stage="open", batch_id=remote.id, status=remote.status, created_s=remote.created_s,
             expires_s=remote.expires_s,
