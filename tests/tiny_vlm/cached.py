@@ -18,7 +18,7 @@ from action_reward_models.tests.tiny_vlm import examples, model
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / "build" / "tiny_vlm"  # ignored by git
-_FILES = (examples.__file__, model.__file__, tiny_processor.__file__, examples.TEMPLATE)
+_CODE = (examples, model, tiny_processor)
 
 
 def environment() -> dict[str, str]:
@@ -53,7 +53,8 @@ def made(size: model.Size | None = None, *, steps: int = 60, seed: int = 0) -> P
 def _digest(wanted: object) -> str:
     versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "pillow")]
     digest = hashlib.sha256(json.dumps([wanted, versions]).encode())
-    for path in (*map(Path, _FILES), *sorted(examples.DATA.glob("*.jsonl"))):
+    paths = [*(Path(str(module.__file__)) for module in _CODE), examples.TEMPLATE]
+    for path in (*paths, *sorted(examples.DATA.glob("*.jsonl"))):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
