@@ -121,12 +121,12 @@ def _together(work: Work, done: list[Ran]) -> Ran:
             answers += (is_answered := outcomes.get(request.key) == "answered")
             in_batches += request.key in pending and not is_answered
     answered = sum(ran.answered for ran in done)
-    stops = {ran.stop for ran in done}
+    stops, served = {ran.stop for ran in done}, next((ran for ran in done if ran.engine), done[0])
     order: tuple[Stop, ...] = ("refused", "cap", "interrupt", "limit", "elsewhere")
     ran = Ran(
         done[0].total, max(0, answers - answered), answered, sum(ran.rejected for ran in done),
         sum(ran.failed for ran in done), sum(ran.sent for ran in done), words=tuple(words.most_common(_SHOWN)),
-        engine=done[0].engine, engine_version=done[0].engine_version, in_batches=in_batches,
+        engine=served.engine, engine_version=served.engine_version, in_batches=in_batches,
     )  # fmt: skip
     return replace(ran, stop=next((stop for stop in order if stop in stops), None)) if ran.not_asked else ran
 
