@@ -119,9 +119,15 @@ def _warn_of_incomplete(registry: Any, spec: Any) -> None:
         return
     from ..registry.endpoints import Known
     from ..registry.standing import advised, standings
+    from ..schemas.errors import ArmError
 
-    with output.progress() as show:
-        found, _ = standings(registry, spec, Known(registry.path.parent), show)
+    try:
+        with output.progress() as show:
+            found, _ = standings(registry, spec, Known(registry.path.parent), show)
+    except ArmError as error:  # the build stands
+        where = f"{error.where}: " if error.where else ""
+        output.note(output.one_line(f"warning: how far its files are cannot be told: {where}{error.message}"))
+        return
     for standing in found:
         if not standing.whole:
             said = f"warning: {standing.made.name}: {standing.lacks}; next: {advised(registry, standing)}"

@@ -151,7 +151,7 @@ class Asking:
         seed_log(asked.work)
         model = asked.spec.model
         found = standing(asked, server.prices.get(model), batch=batch)
-        if not self.as_json:
+        if found.to_ask and not self.as_json:
             say(found)
         agreed(found, server, model, cap_usd=cap_usd, yes=yes, as_json=self.as_json)
         return found

@@ -100,7 +100,8 @@ def submit(
                 output.note(
                     output.one_line(f"stopped: {done.stopped}; what is left is sent by the next arm label submit")
                 )
-            output.note(f"next: {shlex.join(['arm', 'label', 'collect', registry])}")
+            if done.batches or done.open:
+                output.note(f"next: {shlex.join(['arm', 'label', 'collect', registry])}")
         asking.failed |= bool(done.too_large.count)
         return {
             "batches": done.batches, "adopted": done.adopted, "asked": done.asked, "answered": done.answered,

@@ -106,14 +106,14 @@ def standings(
             found.append(Standing(made, waits=f"{awaited.absent}, and it rests on that"))
             continue
         asked = generation(registry, made, progress)
+        price, why = None, ""
         try:
-            server = servers.server(asked.spec.endpoint)
+            price = servers.server(asked.spec.endpoint).prices.get(asked.spec.model)
         except ArmError as error:
-            price = None
-            remarks.append(f"{made.name}: no cost is known: {error.message}")
-        else:
-            price = server.prices.get(asked.spec.model)
+            why = error.message
         found.append(standing(asked, price))
+        if why and found[-1].to_ask:
+            remarks.append(f"{made.name}: no cost is known: {why}")
     return found, remarks
 
 

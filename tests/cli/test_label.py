@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn, run_batch
 from action_reward_models.tests.registry.generated_world import LABELLED, SAMPLED, Generated
 
@@ -215,4 +216,24 @@ def test_made_built_and_told(here: Shell) -> None:
     assert "warning: generated" not in done.err
     (built,) = done.json
     assert built["rows"]["teacher_labels"] == {"train": 6}
-    assert built["rows"]["selection_sft"] == {"train": 6}
+    tables = BuiltTables.of(Path(built["folder"]), lambda *_: None, "reading")
+    sampled = {record["set_id"]: record for record in here.world.records(SAMPLED)}
+    for row in tables.rows("candidate_sets"):
+        record: Any = sampled.pop(row["set_id"])
+        told = [(c["response"], c["finish_reason"], c["tokens"]) for c in row["candidates"]]
+        assert told == [(c["response"], c["finish_reason"], c["tokens"]) for c in record["candidates"]]
+        assert row["actor"] == "policy"
+        assert row["sampling"]["temperature"] == 0.7
+    assert not sampled
+    labels = {record["label_id"]: record for record in here.world.records(LABELLED)}
+    for row in tables.rows("teacher_labels"):
+        label = labels.pop(row["label_id"])
+        assert {name: row[name] for name in label if name in row} == label
+    assert not labels
+    # What is trained on is what was picked: the target names the picked candidate in the order that the row shows.
+    picked = picks(here)
+    rows = list(tables.rows("selection_sft"))
+    assert len(rows) == 6
+    for row in rows:
+        said = json.loads(row["completion"][0]["content"][0]["text"])["selection"]
+        assert row["order"][said - 1] == picked[row["set_id"]][1]
