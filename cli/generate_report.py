@@ -218,7 +218,7 @@ class Asking:
             say(found)
             for outcome, words, n in failures:
                 output.note(output.one_line(f"  {n:,} x {outcome}: {words}"))
-            if stopped:
+            if stopped and not found.whole:
                 output.note(_STOPS[stopped])
             if found.lacks or found.failed:
                 whether = "" if found.lacks else "   # asks again for what failed; a build goes on without it"

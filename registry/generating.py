@@ -64,11 +64,10 @@ def generation(registry: Registry, made: Made, progress: Progress = lambda *_: N
     """
     source = registry.dataset(made.dataset).sources[made.number]
     assert source.generate is not None
-    folder = basis(registry, made, progress)
+    folder, path = basis(registry, made, progress).absolute(), made.path.absolute()  # workers stand elsewhere
     if isinstance(source.generate, SampleSpec):
-        return Generation(made, source.generate, SampleWork(folder, source.generate, made.path))
-    teacher = source.constants["teacher"]
-    return Generation(made, source.generate, AskWork(folder, source.generate, teacher, made.path))
+        return Generation(made, source.generate, SampleWork(folder, source.generate, path))
+    return Generation(made, source.generate, AskWork(folder, source.generate, source.constants["teacher"], path))
 
 
 def write(asked: Generation) -> None:
