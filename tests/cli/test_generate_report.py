@@ -105,3 +105,21 @@ def test_workers_share_the_work(here: Shell) -> None:
     assert (done.json[0]["complete"], here.server.counts()["chat"]) == (6, 12)
     refused = here.run("arm sample --workers 2 --cluster tcp://127.0.0.1:1")
     assert refused.status == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Dask's own, at start and shutdown
+def test_a_cluster_asks_what_one_process_does(here: Shell) -> None:
+    """Its workers stand in other folders than who typed the command."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra [scale]: make test-all installs it")
+    assert here.run("arm sample").status == 0
+    alone = (here.folder / SAMPLED).read_bytes()
+    here.world.forget(SAMPLED)
+    here.server.reset()
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+    with distributed.LocalCluster(**options) as local:
+        words = [str(ARM), "sample", "--cluster", local.scheduler_address]
+        done = subprocess.run(words, cwd=here.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert here.server.counts()["chat"] == 12
+    assert (here.folder / SAMPLED).read_bytes() == alone
