@@ -205,7 +205,8 @@ class Caller:
             if not self._reserved:
                 return None
             async with self._settled:  # most answers cost less than they might have
-                await self._settled.wait()
+                if self._reserved:  # else the last one came back meanwhile
+                    await self._settled.wait()
         self._reserved += 1
         return reservation
 
@@ -227,7 +228,8 @@ class Caller:
                 return place
             if awake:
                 async with self._freed:
-                    await self._freed.wait()
+                    if all(place.busy >= self.in_flight for place in awake):  # none was freed meanwhile
+                        await self._freed.wait()
             else:
                 await self.clock.sleep(min(place.rests_until for place in self.places) - now)
 
