@@ -59,7 +59,7 @@ def test_it_writes_actions_and_a_seed_gives_them_again(ask: Callable[..., Any]) 
     first, again, other = (texts(ask(n=5, seed=seed, temperature=0.7)) for seed in (1, 1, 2))
     assert first == again != other
     assert len(set(first)) > 1
-    assert sum(bool(re.fullmatch(ACTION, text)) for text in first + other) >= 8
+    assert sum(bool(re.fullmatch(ACTION, text)) for text in first + other) >= 6
     assert texts(ask(n=1, temperature=0)) == texts(ask(n=1, temperature=0, seed=9))
     assert texts(ask(n=1, top_k=1)) == texts(ask(n=1, min_p=1)) == texts(ask(n=1, temperature=0))
 
@@ -79,12 +79,14 @@ def test_tokens_are_counted_and_a_limit_ends_a_reply(ask: Callable[..., Any], se
 
 def test_a_form_leaves_the_choice_to_the_model(ask: Callable[..., Any]) -> None:
     allowed = {"selection": {"type": "integer", "enum": [1, 2, 3]}}
-    best, drawn = ask(temperature=0, response_format=form(allowed)), ask(n=40, seed=1, response_format=form(allowed))
+    best, drawn, cold = (
+        ask(n=n, seed=1, temperature=temperature, response_format=form(allowed))
+        for n, temperature in ((1, 0), (40, 1), (40, 1e-4))
+    )
     (likeliest,) = texts(best)
-    counts = {text: texts(drawn).count(text) for text in texts(drawn)}
-    assert set(counts) <= {f'{{"selection": {number}}}' for number in (1, 2, 3)}
-    assert len(counts) > 1
-    assert max(counts, key=lambda text: counts[text]) == likeliest
+    assert len(set(texts(drawn))) > 1
+    assert set(texts(drawn)) <= {f'{{"selection": {number}}}' for number in (1, 2, 3)}
+    assert set(texts(cold)) == {likeliest}
     turned = {"selection": {"type": "integer", "enum": [3, 2, 1]}}
     assert texts(ask(temperature=0, response_format=form(turned))) == [likeliest]
 
