@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
+import orjson
+
+_LONGEST_USAGE = 16_384  # bytes
 # answered: the model replied, whatever it said. The others have no reply: rejected by the server (4xx), failed there or
 # on the way (5xx, time-outs, connections), expired or missing in a batch. All but the first are asked again.
 Outcome = Literal["answered", "rejected", "failed", "expired", "missing"]
@@ -51,6 +55,29 @@ class Answer:
         return cls(**{**data, "choices": tuple(Choice(**choice) for choice in data["choices"])})
 
 
+def parsed(content: bytes) -> Any:
+    """The JSON that a server sent; also half a surrogate pair, NaN and long integers. Raises ValueError."""
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"it is not JSON: {error}") from error
+
+
+def usage_of(body: Any) -> dict[str, Any] | None:
+    """What a completion says it used, as far as every file of ours can hold it."""
+    usage = body.get("usage") if isinstance(body, Mapping) else None
+    if not isinstance(usage, dict):
+        return None
+    try:
+        written = orjson.dumps(usage)  # no integer of more than 64 bits, nothing nested for ever
+    except TypeError:
+        return None
+    return orjson.loads(written) if len(written) <= _LONGEST_USAGE else None
+
+
 def answer_of(
     key: str, slot: str, body: Any, *, n: int = 1, engine: str | None = None, engine_version: str | None = None,
     batch_id: str | None = None,
@@ -65,11 +92,7 @@ def answer_of(
         choices = _choices(body, n)
     except ValueError as error:
         return Answer(key, slot, "failed", detail=f"the reply is not what was asked for: {error}", **served)
-    usage, model = body.get("usage"), body.get("model")
-    return Answer(
-        key, slot, "answered", choices, model=model if isinstance(model, str) else None,
-        usage=usage if isinstance(usage, Mapping) else None, **served,
-    )  # fmt: skip
+    return Answer(key, slot, "answered", choices, model=_text(body, "model"), usage=usage_of(body), **served)
 
 
 def _choices(body: Any, n: int) -> tuple[Choice, ...]:
@@ -112,5 +135,11 @@ def _logprob(choice: Mapping[str, Any]) -> float | None:
     if not isinstance(tokens, list):
         return None
     values = [token.get("logprob") if isinstance(token, Mapping) else None for token in tokens]
-    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    return math.fsum(numbers) if numbers and len(numbers) == len(values) else None
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if not numbers or len(numbers) != len(values):
+        return None
+    try:
+        total = math.fsum(numbers)
+    except (OverflowError, ValueError):  # beyond every number, or infinities that cancel out
+        return None
+    return total if math.isfinite(total) else None

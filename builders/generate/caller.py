@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 
 from ...schemas.errors import ArmError, plain
-from .answers import Answer, answer_of
+from .answers import Answer, answer_of, parsed, usage_of
 from .endpoints import Server
 from .requests import Request
 from .spend import Purse
@@ -176,12 +176,11 @@ class Caller:
             return _Attempt(None, f"the connection was lost ({_named(cause or error)})")
         place.refused, place.why = 0, ""
         try:
-            data = _parsed(response.content)
+            data = parsed(response.content)
         except ValueError:
             return _Attempt(None, f"the reply is no JSON: {words(response.content[:200])}")
         answer = answer_of(request.key, request.slot, data, n=n, engine=self.engine, engine_version=self.engine_version)
-        usage = data.get("usage") if isinstance(data, dict) and isinstance(data.get("usage"), dict) else None
-        return _Attempt(answer, usage=usage)
+        return _Attempt(answer, usage=usage_of(data))
 
     def _refused(self, request: Request, error: APIStatusError) -> _Attempt:
         """The outcome of a status that is no success."""
@@ -267,7 +266,7 @@ def body_of(request: Request) -> bytes:
 def words(content: bytes) -> str:
     """A server's own words, shortened, in one line that a terminal may show."""
     try:
-        data: Any = _parsed(content)
+        data: Any = parsed(content)
     except ValueError:
         data = None
     for name in ("error", "message", "detail"):
@@ -287,7 +286,7 @@ def retry_after(value: str | None) -> float | None:
     except ValueError:
         try:
             until = parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         until = until if until.tzinfo else until.replace(tzinfo=UTC)
         seconds = (until - datetime.now(UTC)).total_seconds()
@@ -298,13 +297,6 @@ def _wait(tries: int, asked: float | None) -> float:
     """Seconds before the next try, scattered so that all do not come back at once."""
     own = min(_LONGEST_OWN_WAIT_S, _FIRST_WAIT_S * (1 << (tries - 1)))
     return max(own, asked or 0.0) * random.uniform(1.0, 1.25)  # noqa: S311
-
-
-def _parsed(content: bytes) -> Any:
-    try:
-        return orjson.loads(content)
-    except ValueError:
-        return json.loads(content)  # which takes half a surrogate pair, too
 
 
 def _named(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from ...schemas.errors import ArmError
@@ -36,6 +37,12 @@ CREATE TABLE reservations (
     id INTEGER PRIMARY KEY AUTOINCREMENT, holder INTEGER NOT NULL, batch INTEGER NOT NULL,
     prompt INTEGER NOT NULL, output INTEGER NOT NULL, nanos INTEGER NOT NULL
 ) STRICT;
+"""
+
+# (how many rows of sums that can be, how many reservations that cannot)
+_SOUND = """
+SELECT (SELECT count(*) FROM sums WHERE min(spent, reserved, answered_spent, answered_bound, overs) >= 0),
+    (SELECT count(*) FROM reservations WHERE min(prompt, output, nanos) < 0)
 """
 
 
@@ -69,12 +76,25 @@ def connected(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode = PERSIST")
         if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise _unreadable(path, "is damaged")
-        if db.execute("SELECT count(*) FROM sums").fetchone()[0] != 1:
-            raise _unreadable(path, "is damaged")
+        if _tables(db) != _expected():  # a trigger, say, of somebody who sent it along with a registry
+            raise _unreadable(path, "is damaged: its tables are not as they were made")
+        if db.execute(_SOUND).fetchone() != (1, 0):
+            raise _unreadable(path, "is damaged: its sums cannot be")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _tables(db: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(db.execute("SELECT type, name, sql FROM sqlite_master"))
+
+
+@cache
+def _expected() -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_SCHEMA)
+        return _tables(db)
 
 
 @contextmanager

@@ -106,9 +106,13 @@ class Ledger:
 
     @cached_property
     def id(self) -> str:
-        """Random; stands in the metadata of its batches, so that none of another ledger is taken for ours."""
+        """Random; stands in the metadata of its batches, so that none of another ledger is taken for ours. Files of
+        batches lie in a folder of this name: a ledger that came from elsewhere must not say where that is."""
         with self._write() as db:
-            return str(db.execute("SELECT id FROM ledger").fetchone()[0])
+            found = str(db.execute("SELECT id FROM ledger").fetchone()[0])
+        if len(found) != 16 or set(found) - set("0123456789abcdef"):
+            raise ArmError("is damaged: its id is none that was ever given", where=str(self.path))
+        return found
 
     def plan(
         self, kind: Kind, server: str, model: str, sha256: str, size: int, tokens: int, requests: Iterable[Asked]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from ....schemas.errors import plain
-from ..answers import Outcome
+from ..answers import Outcome, parsed
 from ..requests import URL, Request
 
 Shape = Literal["openai", "vllm"]
@@ -45,7 +45,7 @@ def input_line(request: Request) -> bytes:
 
 def read_reply(raw: bytes) -> Reply:
     """Of one line of an output or error file. Raises ValueError for anything else."""
-    data = _json(raw)
+    data = parsed(raw)
     custom_id = data.get("custom_id") if isinstance(data, Mapping) else None
     if not isinstance(custom_id, str):
         raise ValueError("it has no custom_id")
@@ -65,16 +65,6 @@ def read_reply(raw: bytes) -> Reply:
         return Reply(custom_id, shape, "answered", body)
     told = error["error"] if nested and error else error or {}
     return Reply(custom_id, shape, _outcome(status, told), None, _detail(status, told))
-
-
-def _json(raw: bytes) -> Any:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        try:
-            return json.loads(raw)  # NaN among the logprobs, or an integer of more than 64 bits
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"it is not JSON: {error}") from error
 
 
 def _outcome(status: Any, error: Mapping[str, Any]) -> Outcome:

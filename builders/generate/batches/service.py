@@ -24,6 +24,7 @@ ENDED = ("completed", "failed", "expired", "cancelled")
 TRIES = 4
 _LONGEST_WAIT_S = 60.0
 _MOST_LISTED = 10_000
+_LARGEST = 10**12  # number of requests, or of seconds since 1970, that a service may mean
 _PASSING = (408, 425, 429)  # 409 says that a batch has ended
 
 T = TypeVar("T")
@@ -164,6 +165,10 @@ class Service:
         import openai
         from httpx2 import HTTPError
 
+        no_answer = (
+            *(openai.APIConnectionError, openai.APIResponseValidationError, HTTPError),
+            *(ValueError, RecursionError),  # of a body that is no JSON, or JSON without a bottom
+        )
         for attempt in range(tries):
             try:
                 return function()
@@ -172,7 +177,7 @@ class Service:
                 asked = error.response.headers.get("retry-after")
                 if status < 500 and (status not in _PASSING or (status == 429 and tries == 1)):
                     raise RefusedError(words, self.url, status) from error
-            except (openai.APIConnectionError, openai.APIResponseValidationError, HTTPError, ValueError) as error:
+            except no_answer as error:
                 words, asked = shortened(f"{type(error).__name__}: {error.__cause__ or error}"), None
                 status = 0
             if attempt == tries - 1:
@@ -238,15 +243,18 @@ def _id(thing: Any) -> str:
 
 
 def _text(thing: Any, name: str) -> str | None:
+    """Without half surrogate pairs, which no ledger can hold."""
     value = getattr(thing, name, None)
-    return value if isinstance(value, str) and value else None
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) and value else None
 
 
 def _count(thing: Any, name: str) -> int | None:
     value = getattr(thing, name, None)
-    return value if type(value) is int else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST else None
 
 
 def _number(thing: Any, name: str) -> float | None:
     value = getattr(thing, name, None)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= _LARGEST else None
