@@ -163,9 +163,19 @@ def _answer(line: bytes) -> Answer:
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError("it is no answer to a request") from error
     texts = (answer.key, answer.slot, answer.detail, *(choice.text for choice in answer.choices))
-    if answer.outcome not in OUTCOMES or not all(isinstance(text, str) for text in texts):
+    served = (answer.model, answer.engine, answer.engine_version, answer.batch_id)
+    said = (text for c in answer.choices for text in (c.finish_reason, c.refusal, c.reasoning))
+    sound = all(isinstance(text, str) for text in texts) and all(isinstance(x, str | None) for x in (*served, *said))
+    if answer.outcome not in OUTCOMES or not sound or not isinstance(answer.usage, dict | None):
         raise ValueError("it is no answer to a request")
     return answer
+
+
+def check(answer: Answer) -> None:
+    """Raises ValueError for one that could not be read again."""
+    if (answer.outcome == "answered") != bool(answer.choices):
+        raise ValueError("it is answered without a reply, or has one and is not")
+    _answer(_line(answer))
 
 
 def _line(answer: Answer) -> bytes:

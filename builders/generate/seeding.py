@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from .answers import Answer, Choice, Outcome
 from .asking import AskWork
 from .basis import Basis
 from .labels import told
-from .log import SHARDS, AnswerLog, shard_of
+from .log import SHARDS, AnswerLog, check, shard_of
 from .sampling import SampleWork
 
 Record = dict[str, Any]
@@ -30,22 +30,34 @@ def seed_log(work: SampleWork | AskWork) -> int:
         return 0
     schema, answers = ("sampled_set/1", _sampled) if isinstance(work, SampleWork) else ("table_label/1", _labelled)
     states = None if isinstance(work, SampleWork) else _states(work.basis)
-    places: list[list[tuple[int, int]]] = [[] for _ in range(SHARDS)]  # (offset, length) of lines
-    for offset, length, record in _records(work.path, schema):
+    places: list[list[tuple[int, int, int]]] = [[] for _ in range(SHARDS)]  # (number, offset, length) of lines
+    for line, record in _records(work.path, schema):
         group = record["state_id"] if states is None else states.get(record["set_id"])
         if group is not None:  # a set of the basis, or its labels are about something else
-            places[shard_of(group)].append((offset, length))
+            places[shard_of(group)].append((line.number, line.offset, len(line.raw)))
     log, seeded = AnswerLog(work.folder), 0
     with work.path.open("rb") as file:
         for shard, lines in enumerate(places):
             known = log.outcomes(shard) if lines else {}
             new: dict[str, Answer] = {}
-            for offset, length in lines:
+            for number, offset, length in lines:
                 file.seek(offset)
-                new |= {a.key: a for a in answers(orjson.loads(file.read(length))) if _is_new(a, known)}
+                for answer in _sound(answers, file.read(length), f"{work.path}:{number}"):
+                    new |= {answer.key: answer} if _is_new(answer, known) else {}
             if new:
                 seeded += _append(log, shard, new)
     return seeded
+
+
+def _sound(answers: Callable[[Record], Iterator[Answer]], raw: bytes, place: str) -> list[Answer]:
+    """Those of a record, all of which the log can hold: the file may be anybody's."""
+    try:
+        found = list(answers(orjson.loads(raw)))
+        for answer in found:
+            check(answer)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ArmError(f"is not a line that was written from a log of answers ({error})", where=place) from error
+    return found
 
 
 def _is_new(answer: Answer, known: Mapping[str, Outcome]) -> bool:
@@ -69,7 +81,7 @@ def _states(basis: Path) -> dict[str, str]:
     return {row["set_id"]: row["state_id"] for row in rows}
 
 
-def _records(path: Path, schema: str) -> Iterator[tuple[int, int, Record]]:
+def _records(path: Path, schema: str) -> Iterator[tuple[jsonl.Line, Record]]:
     validator = for_schema(schema)
     for line in jsonl.read_lines(path):
         try:
@@ -80,7 +92,7 @@ def _records(path: Path, schema: str) -> Iterator[tuple[int, int, Record]]:
         if problems:
             issues = [Issue(str(path), line.number, *problem) for problem in problems]
             raise ArmError("is not a file that was written from a log of answers", where=str(path), issues=issues)
-        yield line.offset, len(line.raw), record
+        yield line, record
 
 
 def _sampled(record: Record) -> Iterator[Answer]:

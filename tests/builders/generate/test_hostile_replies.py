@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,12 +18,14 @@ from action_reward_models.builders.generate.caller import retry_after, words
 from action_reward_models.builders.generate.endpoints import Price
 from action_reward_models.builders.generate.log import AnswerLog, shard_of
 from action_reward_models.builders.generate.run import run
+from action_reward_models.builders.generate.seeding import seed_log
 from action_reward_models.builders.generate.spend import NAME, Purse
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json
 from action_reward_models.tests.builders.generate.batches.scenes import Waits
 from action_reward_models.tests.builders.generate.loopback import Reply, keyless, loopback
 from action_reward_models.tests.builders.generate.toy import ToyWork
+from action_reward_models.tests.registry.generated_world import LABELLED, SAMPLED, Generated
 
 DIGITS = "9" * 400
 DEEP, NESTED = ("[" * n + "]" * n for n in (100_000, 900))
@@ -132,3 +136,26 @@ def test_a_batch_ledger_that_came_along_names_no_folder(tmp_path: Path) -> None:
         db.commit()
     with pytest.raises(ArmError, match="is damaged: its id"):
         batch_file(Ledger(tmp_path), 1, "output")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"usage_json": "{"},
+        {"usage_json": f'{{"prompt_tokens": {DIGITS}}}'},
+        {"source_record_json": '{"rendered_sha256": "x", "engine": {"a": 1}}'},
+        {"reply": None, "source_record_json": '{"rendered_sha256": "x", "outcome": "none that there is"}'},
+        {"reply": None, "source_record_json": '{"rendered_sha256": "x", "outcome": "answered"}'},
+    ],
+)
+def test_a_file_of_labels_that_came_along_cannot_spoil_the_log(change: dict[str, str | None], tmp_path: Path) -> None:
+    world = Generated.make(tmp_path / "registry")
+    world.answer(SAMPLED)
+    world.answer(LABELLED)
+    log = world.asked(LABELLED).work.folder
+    shutil.rmtree(log)
+    file = world.folder / LABELLED
+    file.write_text("".join(f"{json.dumps({**record, **change})}\n" for record in world.records(LABELLED)), "utf-8")
+    with pytest.raises(ArmError, match="not a line that was written from a log"):
+        seed_log(world.asked(LABELLED).work)
+    assert not list(log.glob("shard-*"))
