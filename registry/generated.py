@@ -21,6 +21,7 @@ RESTS_ON: Mapping[Verb, tuple[str, ...]] = {  # kinds of what is shown to the mo
     "label": ("states", "candidate_sets"),
 }
 LOG = ".requests"  # of the folder beside the file in which its answers are kept
+BUILDS = "build"  # beside the registry
 _DONE: Mapping[Verb, str] = {"sample": "sampled", "label": "labelled"}
 ReadPrompt = Callable[[Mapping[str, Any], str], PromptSpec]  # (options with `prompt`, place) -> what it names
 
@@ -101,6 +102,11 @@ def _path_problem(text: str, folder: Path) -> str | None:
         return "is written as JSON lines: let it end in .jsonl"
     if path.is_absolute() or ".." in path.parts or "\\" in text:
         return "is written, and only inside the registry's folder"
+    inside = [part.lower() for part in path.parts[:-1]]
+    if inside[:1] == [BUILDS]:
+        return f"lies in {BUILDS}/, where builds are made anew, and it would be gone with one"
+    if any(part.endswith(LOG) for part in inside):
+        return f"lies in a folder of answers ({LOG}), whose files are kept as they are"
     written = (folder / path, (folder / path).with_suffix(LOG))
     if not all(place.resolve().is_relative_to(folder.resolve()) for place in written):
         return "leads out of the registry's folder through a link, and is written"

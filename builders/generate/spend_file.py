@@ -63,6 +63,8 @@ def create(path: Path) -> None:
 
 def connected(path: Path) -> sqlite3.Connection:
     """A connection to our file. Raises ArmError for any other one."""
+    if path.is_symlink():  # to the ledger of another source, say
+        raise _unreadable(path, "is a symbolic link, and the ledger is not written through one")
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
     )

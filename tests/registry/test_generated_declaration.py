@@ -153,6 +153,12 @@ BAD: list[tuple[str, str, list[tuple[int, str, str]]]] = [
     ("generated/c.jsonl", "a/../../c.jsonl", [
         (11, f"{SOURCE}[1].path", "is written, and only inside the registry's folder"),
     ]),
+    ("generated/c.jsonl", "./Build/data/c.jsonl", [
+        (11, f"{SOURCE}[1].path", "lies in build/, where builds are made anew, and it would be gone with one"),
+    ]),
+    ("generated/l.jsonl", "generated/c.requests/shard-001.jsonl", [
+        (26, f"{SOURCE}[2].path", "lies in a folder of answers (.requests), whose files are kept as they are"),
+    ]),
     ("generated/c.jsonl", "link/c.jsonl", [
         (11, f"{SOURCE}[1].path", "leads out of the registry's folder through a link, and is written"),
     ]),

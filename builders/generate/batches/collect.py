@@ -145,7 +145,6 @@ class _Collection:
         if file_id is None:
             return None
         path = batch_file(self.ledger, self.batch.number, kind)
-        path.parent.mkdir(0o700, exist_ok=True)
         if path.exists():  # whole: an earlier call fetched it
             return path
         try:

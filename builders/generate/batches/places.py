@@ -15,12 +15,22 @@ from .ledger import Ledger
 def batch_file(ledger: Ledger, number: int, kind: str) -> Path:
     """Of the batch ``number``; kind: input, output or errors. A ledger that is begun anew counts from 1 again, and must
     not take what another one fetched for its own."""
-    return made(ledger.folder) / ledger.id / f"{number:05}.{kind}.jsonl"
+    return _folder(made(ledger.folder) / ledger.id) / f"{number:05}.{kind}.jsonl"
 
 
 def made(folder: Path) -> Path:
     """The folder of all files of batches below that of the log, made when it is not there."""
-    path = folder / "batches"
+    return _folder(folder / "batches")
+
+
+def drop_inputs(folder: Path) -> None:
+    """Input files of batches that were sent or dropped, of whatever ledger."""
+    for path in made(folder).glob("*/*.input.jsonl"):
+        if not path.parent.is_symlink():
+            path.unlink(missing_ok=True)
+
+
+def _folder(path: Path) -> Path:
     if path.is_symlink():
         raise ArmError("is a symbolic link, and files of batches are not written through one", where=str(path))
     try:

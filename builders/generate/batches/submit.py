@@ -22,7 +22,7 @@ from .drafts import Draft
 from .joining import Names
 from .ledger import Ledger
 from .lines import input_line
-from .places import batch_file, locked, made
+from .places import batch_file, drop_inputs, locked, made
 from .service import RefusedError, Service, UnreachableError
 from .split import Part, prompt_tokens, too_large
 from .wanted import Wanted
@@ -104,8 +104,7 @@ def adopt(ledger: Ledger, service: Service, server: Server) -> list[int]:
             with Purse(ledger.folder, server.prices.get(batch.model), model=batch.model) as purse:
                 release(ledger, batch.number, purse)
             ledger.refuse(batch.number, "it was never created")
-    for path in made(ledger.folder).glob("*/*.input.jsonl"):
-        path.unlink(missing_ok=True)  # bodies are not kept, and what is asked again is written again
+    drop_inputs(ledger.folder)  # bodies are not kept, and what is asked again is written again
     return adopted
 
 
@@ -214,7 +213,6 @@ class _Submission:
             draft.drop(self.purse)
             raise
         path = batch_file(self.ledger, number, "input")
-        path.parent.mkdir(0o700, exist_ok=True)
         draft.path.replace(path)
         self._send(number, draft.sha256, path, draft.part.requests)
 

@@ -12,7 +12,7 @@ import pytest
 from action_reward_models.builders.generate.answers import answer_of, parsed, usage_of
 from action_reward_models.builders.generate.batches.joining import Join
 from action_reward_models.builders.generate.batches.ledger import FILE, Asked, Ledger
-from action_reward_models.builders.generate.batches.places import batch_file
+from action_reward_models.builders.generate.batches.places import batch_file, drop_inputs, made
 from action_reward_models.builders.generate.batches.service import Service, UnreachableError
 from action_reward_models.builders.generate.caller import retry_after, words
 from action_reward_models.builders.generate.endpoints import Price
@@ -159,3 +159,19 @@ def test_a_file_of_labels_that_came_along_cannot_spoil_the_log(change: dict[str,
     with pytest.raises(ArmError, match="not a line that was written from a log"):
         seed_log(world.asked(LABELLED).work)
     assert not list(log.glob("shard-*"))
+
+
+def test_files_that_came_along_as_links_are_not_followed(tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (precious := elsewhere / "00001.input.jsonl").write_text("precious")
+    log = tmp_path / "log"
+    ledger = Ledger(log)
+    (made(log) / ledger.id).symlink_to(elsewhere)
+    drop_inputs(log)
+    assert precious.read_text() == "precious"
+    with pytest.raises(ArmError, match="symbolic link"):
+        batch_file(ledger, 1, "output")
+    Purse(elsewhere, Price(1.0, 1.0)).close()
+    (log / NAME).symlink_to(elsewhere / NAME)
+    with pytest.raises(ArmError, match="symbolic link"):
+        Purse(log, Price(1.0, 1.0))
