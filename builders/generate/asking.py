@@ -18,7 +18,6 @@ from ...schemas.ids import hash_order
 from .. import views
 from .basis import Basis, Pictures, Shelf
 from .requests import Request, chat
-from .sampling import Survey
 from .spec import AskSpec
 
 _STATE = (
@@ -64,35 +63,12 @@ class AskWork:
             yield question.request
 
     def total(self) -> int:
-        return self.survey.requests
-
-    @cached_property
-    def survey(self) -> Survey:
-        """Counts over all sets, with those that are not asked about by reason."""
-        skipped: Counter[str] = Counter()
-        requests = labels = 0
-        for question in self.plan(None, skipped):
-            requests += 1
-            labels += len(question.labels)
-        return Survey(requests, labels, dict(skipped))
+        return sum(1 for _ in self.plan())
 
     def plan(self, shard: int | None = None, skipped: Counter[str] | None = None) -> Iterator[Question]:
         """Every question about the states of a shard (None: of all), always in the same order. ``skipped`` counts the
         sets that are not asked about, by reason."""
-        return self._questions(shard, Counter() if skipped is None else skipped)
-
-    @cached_property
-    def prompt(self) -> Prompt:
-        """Raises ArmError for a prompt that asks for no selection."""
-        prompt = views.load(self.spec.prompt)
-        if prompt.kind != "selection":
-            raise ArmError(f"{prompt.id} is a {prompt.kind} prompt, and a teacher is asked for a selection")
-        return prompt
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("basis", "spec", "teacher", "path")}
-
-    def _questions(self, shard: int | None, skipped: Counter[str]) -> Iterator[Question]:
+        skipped = Counter() if skipped is None else skipped
         basis = Basis(self.basis)
         spoken = basis.spoken()
         for states in basis.states(shard, _STATE):
@@ -105,6 +81,18 @@ class AskWork:
                         yield from self._asked(state, same, spoken[state["source"]["file"]], shelf)
                     except Unrenderable as error:
                         skipped[error.reason] += len(same)
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """Raises ArmError for a prompt that asks for no selection."""
+        prompt = views.load(self.spec.prompt)
+        if prompt.kind != "selection":
+            raise ArmError(f"{prompt.id} is a {prompt.kind} prompt, and a teacher is asked for a selection")
+        return prompt
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was declared; each worker process reads the prompt itself."""
+        return {name: self.__dict__[name] for name in ("basis", "spec", "teacher", "path")}
 
     def _asked(
         self, state: Row, same: Sequence[Row], spoken: tuple[str, str | None], shelf: Shelf

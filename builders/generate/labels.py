@@ -12,7 +12,7 @@ from ...schemas.ids import canonical_json
 from .answers import Answer
 from .asking import AskWork, Question
 from .log import SHARDS, AnswerLog
-from .written import Line, Tally, Written, choices_of, joined, write_lines
+from .written import Line, Written, choices_of, joined, write_lines
 
 _MARKUP = re.compile(r"</?think(?:ing)?>|```[a-z]*\s*\Z")
 # What a request without a reply comes to.
@@ -24,26 +24,26 @@ def write(work: AskWork) -> Written:
 
     Raises ArmError for a damaged log, and for a file that cannot be written.
     """
-    tally = Tally()
-    write_lines(work.path, _runs(work, tally))
-    return tally.written(work.path)
+    written = Written()
+    write_lines(work.path, _runs(work, written))
+    return written
 
 
-def _runs(work: AskWork, tally: Tally) -> Iterator[list[Line]]:
+def _runs(work: AskWork, written: Written) -> Iterator[list[Line]]:
     log = AnswerLog(work.folder)
     for shard in range(SHARDS):
         answers = log.shard(shard)
         lines: list[Line] = []
         used: set[str] = set()
-        for question in work.plan(shard, tally.skipped):
+        for question in work.plan(shard, written.skipped):
             used.add(question.request.key)
             answer = answers.get(question.request.key)
             if answer is None:
-                tally.count(None, len(question.labels))
+                written.count(None, len(question.labels))
                 continue
-            tally.count(choices_of(answer, 1)[0], len(question.labels))
+            written.count(choices_of(answer, 1)[0], len(question.labels))
             lines += _labels(work, question, answer)
-        tally.stale += len(answers.keys() - used)
+        written.stale += len(answers.keys() - used)
         yield lines
 
 

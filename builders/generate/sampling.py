@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +32,6 @@ class PlannedSet:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """requests: how many there are. planned: sets, or labels. skipped: what is not asked for, by reason."""
-
-    requests: int
-    planned: int
-    skipped: Mapping[str, int]
-
-
-@dataclass(frozen=True)
 class SampleWork:
     """All that one source of sampled candidates asks for; see `requests.Work`.
 
@@ -61,19 +51,12 @@ class SampleWork:
             yield from planned.requests
 
     def total(self) -> int:
-        return self.survey.requests
-
-    @cached_property
-    def survey(self) -> Survey:
-        """Counts over all states. States that cannot be shown are skipped, with all their draws."""
-        skipped: Counter[str] = Counter()
-        states = sum(1 for _ in self._states(None, skipped))
-        sets = states * len(self.spec.temperatures)
-        return Survey(sets * len(_places(self.spec)), sets, dict(skipped))
+        states = sum(1 for _ in self._states(None, Counter()))
+        return states * len(self.spec.temperatures) * len(_places(self.spec))
 
     def plan(self, shard: int | None = None, skipped: Counter[str] | None = None) -> Iterator[PlannedSet]:
         """Every draw of every state of a shard (None: of all), always in the same order. ``skipped`` counts the states
-        that cannot be shown, by reason."""
+        that cannot be shown, and have no draw at all, by reason."""
         for state_id, messages, pictures in self._states(shard, Counter() if skipped is None else skipped):
             for draw, temperature in self.spec.temperatures:
                 yield self._set(state_id, draw, temperature, messages, pictures)

@@ -10,7 +10,7 @@ from .answers import Answer, Choice, Outcome
 from .log import SHARDS, AnswerLog
 from .requests import Request
 from .sampling import PlannedSet, SampleWork
-from .written import Line, Tally, Written, choices_of, joined, write_lines
+from .written import Line, Written, choices_of, joined, write_lines
 
 _LONGEST_DETAIL = 2000  # characters
 
@@ -20,28 +20,28 @@ def write(work: SampleWork) -> Written:
 
     Raises ArmError for a damaged log, and for a file that cannot be written.
     """
-    tally = Tally()
-    write_lines(work.path, _runs(work, tally))
-    return tally.written(work.path)
+    written = Written()
+    write_lines(work.path, _runs(work, written))
+    return written
 
 
-def _runs(work: SampleWork, tally: Tally) -> Iterator[list[Line]]:
+def _runs(work: SampleWork, written: Written) -> Iterator[list[Line]]:
     log = AnswerLog(work.folder)
     for shard in range(SHARDS):
         answers = log.shard(shard)
         lines: list[Line] = []
         used: set[str] = set()
-        for planned in work.plan(shard, tally.skipped):
+        for planned in work.plan(shard, written.skipped):
             found = [answers.get(request.key) for request in planned.requests]
             used.update(request.key for request in planned.requests)
             known = [answer for answer in found if answer is not None]
             if len(known) < len(found):
-                tally.count(None)
+                written.count(None)
                 continue
             outcome, record = _record(planned, known)
-            tally.count(outcome)
+            written.count(outcome)
             lines.append(([planned.state_id, planned.draw], record))
-        tally.stale += len(answers.keys() - used)
+        written.stale += len(answers.keys() - used)
         yield lines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,50 +22,33 @@ Key = list[Any]  # ids and numbers by which lines are sorted
 Line = tuple[Key, dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Written:
-    """What became of everything that is planned: planned = complete + failed + not_asked.
+    """What became of everything that is planned: of sets of sampled candidates, or of labels.
 
-    They are sets of sampled candidates, or labels. failed: by outcome, of what cannot be had until it is asked again.
+    failed: by outcome, of what cannot be had until it is asked again.
     skipped: states of which nothing is sampled, or sets that nobody is asked about, by reason.
     stale: answers in the log to requests that are no longer planned.
     """
 
-    path: Path
-    planned: int
-    complete: int
-    failed: Mapping[Outcome, int]
-    not_asked: int
-    skipped: Mapping[str, int]
-    stale: int
-
-
-@dataclass
-class Tally:
-    """The same while it is being counted."""
-
-    planned: int = 0
     complete: int = 0
     failed: Counter[Outcome] = field(default_factory=Counter)
     not_asked: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     stale: int = 0
 
+    @property
+    def planned(self) -> int:
+        return self.complete + self.failed.total() + self.not_asked
+
     def count(self, outcome: Outcome | None, times: int = 1) -> None:
         """One more that is planned; ``outcome`` None: it has none yet."""
-        self.planned += times
         if outcome is None:
             self.not_asked += times
         elif outcome == "answered":
             self.complete += times
         else:
             self.failed[outcome] += times
-
-    def written(self, path: Path) -> Written:
-        failed = dict(sorted(self.failed.items()))
-        assert self.planned == self.complete + sum(failed.values()) + self.not_asked
-        skipped = dict(sorted(self.skipped.items()))
-        return Written(path, self.planned, self.complete, failed, self.not_asked, skipped, self.stale)
 
 
 def write_lines(path: Path, runs: Iterable[list[Line]]) -> None:

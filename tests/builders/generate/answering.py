@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from action_reward_models.builders.generate.answers import Answer, Choice
+from action_reward_models.builders.generate.asking import AskWork
 from action_reward_models.builders.generate.log import AnswerLog
 from action_reward_models.builders.generate.requests import Request, Work
+from action_reward_models.builders.generate.sampling import SampleWork
 
 
 def said(request: Request, *texts: str, finish_reason: str = "stop", **more: Any) -> Answer:
@@ -29,6 +32,14 @@ def log(work: Work, answer: Callable[[Request], Answer | None], requests: Iterab
     for request in work.requests() if requests is None else requests:
         if (given := answer(request)) is not None:
             answers.append(request.group, given)
+
+
+def skipped(work: SampleWork | AskWork) -> dict[str, int]:
+    """What is not asked for, by reason."""
+    found: Counter[str] = Counter()
+    for _ in work.plan(None, found):
+        pass
+    return dict(found)
 
 
 def over_http(url: str) -> Callable[[Request], Answer]:

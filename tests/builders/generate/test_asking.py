@@ -17,6 +17,7 @@ from action_reward_models.builders.spec import PromptSpec, SelectionSpec
 from action_reward_models.prompts.render import rendered_sha256
 from action_reward_models.schemas.actions import parse
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.tests.builders.generate.answering import skipped
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Toy
@@ -58,8 +59,8 @@ def test_sets_with_one_distinct_action_are_skipped_by_name(toy: Toy) -> None:
     toy.draw(toy.page("b", picture=1), "stop()", "click(1, 1)")
     toy.draw(toy.page("c", picture=2), "stop()")
     made = work(toy)
-    assert made.survey.skipped == {"single_distinct_action": 2}
-    assert (made.survey.requests, made.survey.planned, made.total()) == (1, 1, 1)
+    assert skipped(made) == {"single_distinct_action": 2}
+    assert [len(question.labels) for question in made.plan()] == [made.total()] == [1]
 
 
 def test_equal_sets_of_actions_of_one_state_are_asked_once(toy: Toy) -> None:
@@ -74,7 +75,7 @@ def test_equal_sets_of_actions_of_one_state_are_asked_once(toy: Toy) -> None:
     assert sorted(map(sets_of, questions.values())) == [
         ["a__t0#d1"], ["a__t0#d2", "a__t0#d10"], ["a__t0#d3"], ["b__t0#d0"]
     ]  # fmt: skip
-    assert (made.survey.requests, made.survey.planned) == (4, 5)
+    assert made.total() == 4
     first, second = questions["a__t0#d2|judge-x|selection/1|0"].orders
     assert first in {(0, 1), (1, 0)}
     assert second == {0: (1, 0), 1: (0, 1)}[first[0]]  # the same actions at the same places
@@ -96,7 +97,7 @@ def test_repeats_come_in_other_orders(toy: Toy) -> None:
     assert [question.repeat for question in questions] == list(range(13))
     orders = [question.orders[0] for question in questions]
     assert len(set(orders[:6])) == len(set(orders[6:12])) == 6
-    assert made.survey.requests == 13
+    assert made.total() == 13
     fewer = [q.request.key for q in work(toy, replace(SPEC, repeats=3)).plan()]
     assert fewer == [q.request.key for q in questions[:3]]
     other = [q.orders[0] for q in work(toy, replace(SPEC, repeats=13, seed=1)).plan()]
@@ -163,10 +164,10 @@ def test_a_state_that_the_prompt_cannot_show_is_skipped_by_name(toy: Toy) -> Non
     toy.draw("b__t0", "stop()", "click(2, 2)", number=1)
     toy.draw("b__t0", "stop()", "stop()", number=2)
     made = work(toy)
-    assert made.survey.skipped == {"no_screenshot": 2, "single_distinct_action": 1}
+    assert skipped(made) == {"no_screenshot": 2, "single_distinct_action": 1}
     assert [sets_of(question) for question in made.plan()] == [["a__t0#d0"]]
     text = work(toy, with_options(observation="text"))
-    assert text.survey.skipped == {"no_observation_text": 1, "single_distinct_action": 1}
+    assert skipped(text) == {"no_observation_text": 1, "single_distinct_action": 1}
     (asked, _) = text.requests()
     assert "image_url" not in str(asked.body)
     assert asked.wire() == asked.body
