@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from ....schemas.errors import ArmError
@@ -47,7 +48,8 @@ class Draft:
 
     def drop(self, purse: Purse | None = None) -> None:
         """Nothing of it was sent."""
-        self._file.close()
+        with suppress(OSError):  # of a full disk, about what is not wanted any more
+            self._file.close()
         self.path.unlink(missing_ok=True)
         for asked in self._asked:
             if purse and asked.reservation is not None:

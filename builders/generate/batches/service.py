@@ -104,14 +104,13 @@ class Service:
             )
             return _remote(made)
 
-        since_s = time.time()
         for attempt in range(TRIES):
             try:
                 return self.call(send, tries=1)
             except UnreachableError as error:
                 self.pause(attempt)
                 try:
-                    found = self.find(input_file_id, metadata, since_s)
+                    found = self.find(input_file_id, metadata)
                 except ArmError:  # nobody knows whether it was made, and made twice it would be paid twice
                     raise error from None
                 if found:
@@ -120,27 +119,26 @@ class Service:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def find(self, input_file_id: str | None, metadata: Mapping[str, str], since_s: float) -> Remote | None:
-        """The batch of this input file or with this metadata, made about or after ``since_s``."""
-        for remote in self.listed(since_s):
+    def find(self, input_file_id: str | None, metadata: Mapping[str, str]) -> Remote | None:
+        """The batch of this input file or with this metadata. No clock says where to stop looking: ours may be wrong by
+        months, and a batch that was overlooked would be paid twice."""
+        for remote in self.listed():
             ours = all(remote.metadata.get(name) == value for name, value in metadata.items())
             if ours or (input_file_id and remote.input_file_id == input_file_id):
                 return remote
         return None
 
-    def listed(self, since_s: float) -> Iterator[Remote]:
-        """All batches of the account made after ``since_s`` less a day (clocks differ), newest first."""
+    def listed(self) -> Iterator[Remote]:
+        """All batches of the account. Raises RefusedError for more than can be looked through."""
         after: str | None = None
         for _ in range(_MOST_LISTED // 100):
             options: dict[str, Any] = {"after": after} if after else {}
             found, more = self.call(lambda options=options: _page(self.client.batches.list(limit=100, **options)))  # type: ignore[misc]
-            for remote in found:
-                if remote.created_s is not None and remote.created_s < since_s - 86_400:
-                    return
-                yield remote
+            yield from found
             if not found or not more or found[-1].id == after:
                 return
             after = found[-1].id
+        raise RefusedError(f"it is none of the first {_MOST_LISTED:,} batches of the account", self.url, 0)
 
     def retrieve(self, batch_id: str) -> Remote:
         return self.call(lambda: _remote(self.client.batches.retrieve(batch_id)))

@@ -22,7 +22,7 @@ from .drafts import Draft
 from .joining import Names
 from .ledger import Ledger
 from .lines import input_line
-from .places import batch_file, drop_inputs, locked, made
+from .places import batch_file, batches_folder, drop_inputs, locked
 from .service import RefusedError, Service, UnreachableError
 from .split import Part, prompt_tokens, too_large
 from .wanted import Wanted
@@ -91,9 +91,9 @@ def adopt(ledger: Ledger, service: Service, server: Server) -> list[int]:
         if batch.server != server.name:
             continue
         try:
-            remote = service.find(batch.input_file_id, _metadata(ledger, batch.number, batch.sha256), batch.planned_s)
+            remote = service.find(batch.input_file_id, _metadata(ledger, batch.number, batch.sha256))
         except RefusedError as error:
-            told = f"batch {batch.number} may have been created, and the service does not list its batches"
+            told = f"batch {batch.number} may have been created, and the service does not say so"
             advice = f"cancel batch {batch.number}, if you know that it was not"
             raise ArmError(f"{told} ({error.message})", where=service.url, next_command=advice) from error
         if remote:
@@ -176,7 +176,7 @@ class _Submission:
         if self.draft and self.draft.part.full(len(line), tokens) in ("requests", "bytes"):
             self._flush()
         if not self.draft:
-            self.draft = Draft(made(self.work.folder) / "draft.jsonl", self._new_part())
+            self.draft = Draft(batches_folder(self.work.folder) / "draft.jsonl", self._new_part())
         if self.draft.part.full(len(line), tokens) == "tokens":
             self._stop(f"{self.server.batch.tokens:,} prompt tokens are enqueued; go on when batches have ended")
         reservation = self.purse.reserve(request, batch=True)

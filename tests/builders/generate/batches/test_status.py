@@ -134,7 +134,7 @@ def test_one_that_was_never_created_is_not_asked(listed: bool, tmp_path: Path) -
         with pytest.raises(ArmError):
             submitted(work, server)
         if not listed:
-            with pytest.raises(ArmError, match="does not list"):
+            with pytest.raises(ArmError, match="does not say so"):
                 cancel(work, server)
         assert cancel(work, server, [1]).never_created == (1,)
         stand_in.change(Script())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64decode
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from action_reward_models.builders.generate.batches import service
+from action_reward_models.builders.generate.batches.drafts import Draft
 from action_reward_models.builders.generate.batches.ledger import Ledger
 from action_reward_models.builders.generate.batches.places import locked
+from action_reward_models.builders.generate.batches.service import Remote
+from action_reward_models.builders.generate.batches.split import Part
+from action_reward_models.builders.generate.endpoints import BatchLimits, Price
 from action_reward_models.builders.generate.log import AnswerLog, shard_of
 from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.schemas.errors import ArmError
@@ -186,11 +192,51 @@ def test_a_service_that_is_gone_half_way_is_asked_what_it_has(created: bool, tmp
         assert collected(work, server).outcomes == {"answered": 3}
 
 
+@pytest.mark.parametrize("days", [-10_000, 90])
+def test_a_batch_is_found_whatever_the_clock_says(days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, now = Questions(tmp_path, 3), time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86_400 * days)
+    with StandIn(Script(faults=(Fault("500", on="batches", after=True), Fault("503", on="batches_list")))) as stand_in:
+        with pytest.raises(ArmError, match="whether batch 1 was created is not known"):
+            submitted(work, server_of(stand_in))
+        stand_in.change(Script())
+        assert submitted(work, server_of(stand_in)).adopted == [1]
+        assert len(stand_in.batches()) == 1
+
+
+def test_an_account_of_more_batches_than_can_be_looked_through_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, odd = Questions(tmp_path, 1), "none of the first 10,000 batches"
+    nothing = lambda id_: Remote(id_, "completed", None, None, None, None, None, None, None, {}, ())  # noqa: E731
+    pages = (([nothing(str(page))], True) for page in range(200))
+    with StandIn(Script(faults=(Fault("500", on="batches"), Fault("503", on="batches_list")))) as stand_in:
+        with pytest.raises(ArmError):
+            submitted(work, server_of(stand_in))
+        stand_in.change(Script())
+        monkeypatch.setattr(service, "_page", lambda page: next(pages))
+        with pytest.raises(ArmError, match=odd):
+            submitted(work, server_of(stand_in))
+    assert Ledger(tmp_path).batch(1).stage == "planned"
+
+
+def test_a_draft_that_a_full_disk_spoils_gives_back_what_it_reserved(tmp_path: Path) -> None:
+    request, price = next(Questions(tmp_path, 1).requests()), Price(1.0, 1.0)
+    draft = Draft(tmp_path / "draft.jsonl", Part(BatchLimits()))
+    draft._file.close()
+    with Path("/dev/full").open("wb") as full, Purse(tmp_path, price) as purse:
+        draft._file = full
+        draft.add(request, b"line\n", 1, purse.reserve(request, batch=True))
+        assert purse.reserved_usd
+        draft.drop(purse)
+        assert not purse.reserved_usd
+
+
 def test_a_service_without_a_list_is_told(tmp_path: Path) -> None:
     work = Questions(tmp_path, 1)
     with StandIn(Script(faults=(Fault("500", on="batches"), Fault("404", on="batches_list")))) as stand_in:
         server = server_of(stand_in)
         with pytest.raises(ArmError, match="500"):
             submitted(work, server)
-        with pytest.raises(ArmError, match="batch 1 may have been created, and the service does not list"):
+        with pytest.raises(ArmError, match="batch 1 may have been created, and the service does not say so"):
             submitted(work, server)
