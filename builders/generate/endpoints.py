@@ -78,10 +78,6 @@ class Server:
     batch: BatchLimits = BatchLimits()
     where: str | None = None
 
-    def may_have_key(self, url: str) -> bool:
-        """Whether the key may be sent to ``url``."""
-        return self.key is not None and not self.refusal(url)
-
     def refusal(self, url: str) -> str | None:
         """Why the key that the server declares may not be sent to ``url``, or None."""
         if self.key is None:

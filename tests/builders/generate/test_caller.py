@@ -28,19 +28,6 @@ assert key  # a fixture
 PRICE = Price(1.0, 2.0)
 
 
-@pytest.fixture(scope="module")
-def stand_in() -> Iterator[StandIn]:
-    with StandIn() as server:
-        yield server
-
-
-@pytest.fixture
-def server(stand_in: StandIn) -> StandIn:
-    stand_in.change(Script())
-    stand_in.reset()
-    return stand_in
-
-
 class Asked:
     """A caller asked once: what it said, how it waited, what it cost."""
 

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,19 +21,6 @@ from action_reward_models.tests.builders.generate.stand_in.script import Fault
 from action_reward_models.tests.builders.generate.toy import FastClock, ToyWork, served
 
 PRICE = Price(1.0, 2.0)
-
-
-@pytest.fixture(scope="module")
-def stand_in() -> Iterator[StandIn]:
-    with StandIn() as server:
-        yield server
-
-
-@pytest.fixture
-def server(stand_in: StandIn) -> StandIn:
-    stand_in.change(Script())
-    stand_in.reset()
-    return stand_in
 
 
 def ran(work: ToyWork, server: StandIn, **options: object) -> Ran:

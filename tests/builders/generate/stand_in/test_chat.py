@@ -21,19 +21,6 @@ from PIL import Image
 QUESTION = 'Reply with {"selection": N}, where N is the number of the best candidate, from 1 to 4.'
 
 
-@pytest.fixture(scope="module")
-def stand_in() -> Iterator[StandIn]:
-    with StandIn() as server:
-        yield server
-
-
-@pytest.fixture
-def server(stand_in: StandIn) -> StandIn:
-    stand_in.change(Script())
-    stand_in.reset()
-    return stand_in
-
-
 @pytest.fixture
 def client(server: StandIn) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=server.url, api_key="secret", max_retries=0) as made:
