@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,11 +16,12 @@ from . import output
 
 if TYPE_CHECKING:
     from ..builders.generate.endpoints import Server
+    from ..builders.generate.run import Ran
     from ..registry import Registry
     from ..registry.endpoints import Known
     from ..registry.generated import Made, Verb
     from ..registry.generating import Generation
-    from ..registry.standing import Standing
+    from ..registry.standing import Standing, Way
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -66,7 +67,7 @@ meant = options(name_option, source_option, endpoints_option)  # which sources, 
 _STOPS = {
     "cap": "stopped: more would pass the cap on spending",
     "limit": "stopped: as many requests as --limit allows",
-    "interrupt": "stopped by an interrupt",
+    "interrupt": "stopped by an interrupt; every answer is kept, and the same command goes on from there",
     "refused": "stopped: the server refuses, and would refuse the rest",
     "elsewhere": "the rest is being asked by another process",
 }
@@ -75,13 +76,19 @@ Do = Callable[["Generation", "Server"], dict[str, Any]]
 
 @dataclass
 class Asking:
-    """One run of a verb over the files that are meant. ``failed``: whether one of them is not whole in the end."""
+    """One run of a verb over the files that are meant.
+
+    named: the file of servers that --endpoints names. failed: whether one of the files is not whole in the end.
+    lacking: what they rest on, and is not whole.
+    """
 
     registry: Registry
     verb: Verb
     servers: Known
     as_json: bool
+    named: Path | None = None
     failed: bool = False
+    lacking: list[Made] = field(default_factory=list)
 
     @classmethod
     def of(cls, registry: str, verb: Verb, endpoints: Path | None, as_json: bool) -> Asking:
@@ -89,7 +96,7 @@ class Asking:
         from ..registry.endpoints import Known
 
         declared = Registry.load(registry)
-        return cls(declared, verb, Known.of(declared.path.parent, endpoints), as_json)
+        return cls(declared, verb, Known.of(declared.path.parent, endpoints), as_json, endpoints)
 
     def each(self, name: str | None, source: str | None, do: Do, *, known: bool = True) -> None:
         """Do it for each file, print what came of all as JSON if that is wanted, and end the command.
@@ -139,8 +146,9 @@ class Asking:
         return found.to_json()
 
     def begin(
-        self, asked: Generation, server: Server, *, cap_usd: float | None, yes: bool, batch: bool = False
-    ) -> Standing:
+        self, asked: Generation, server: Server, *, cap_usd: float | None, limit: int | None, yes: bool,
+        batch: bool = False,
+    ) -> Standing:  # fmt: skip
         """What is to be sent; whoever pays has agreed."""
         from ..builders.generate.clients import check_key
         from ..builders.generate.seeding import seed_log
@@ -153,7 +161,9 @@ class Asking:
         found = standing(asked, server.prices.get(model), batch=batch)
         if found.to_ask and not self.as_json:
             say(found)
-        agreed(found, server, model, cap_usd=cap_usd, yes=yes, as_json=self.as_json)
+            if limit is not None and limit < found.to_ask:
+                click.echo(f"  by this run: {limit:,} requests at most")
+        agreed(found, server, model, cap_usd=cap_usd, limit=limit, yes=yes, as_json=self.as_json)
         return found
 
     def _say_what_it_rests_on(self, asked: Generation) -> None:
@@ -165,6 +175,7 @@ class Asking:
             found = standing(generation(self.registry, other))
             if found.lacks:
                 output.note(f"warning: {other.name}: {found.lacks}, and {asked.made.name} rests on it")
+                self.lacking.append(other)
 
     def ask(
         self, asked: Generation, server: Server, *, in_flight: int | None, workers: int | None, cluster: str | None,
@@ -178,7 +189,7 @@ class Asking:
 
         if cluster and workers:
             raise UsageError("--workers are processes of this machine, and --cluster has its own")
-        found = self.begin(asked, server, cap_usd=cap_usd, yes=yes)
+        found = self.begin(asked, server, cap_usd=cap_usd, limit=limit, yes=yes)
         if found.in_batch:
             raise ArmError(
                 f"{found.in_batch:,} {found.unit} are in a batch, and would be paid twice", where=found.made.name,
@@ -197,20 +208,26 @@ class Asking:
             elif workers:
                 ran = run_everywhere(work, server, model, **how, workers=workers, progress=show)
             else:
-                ran = run(work, server, model, **how, progress=show)
+                ran = run(work, server, model, **how, progress=show, notice=_noticed)
+        if not self.as_json:
+            output.note(_done(ran))
         told = self.end(asked, server, sent=ran.sent, stopped=ran.stop)
         if ran.stop == "interrupt":
-            output.note(f"interrupted; every answer is kept in {work.folder}, and the same command goes on from there")
             raise click.exceptions.Exit(130)
         return told
 
-    def end(self, asked: Generation, server: Server, *, stopped: str | None, **more: Any) -> dict[str, Any]:
-        """Write the file, tell how far it is and what failed, and say what to do next. ``stopped``: see `run.Stop`."""
+    def end(
+        self, asked: Generation, server: Server, *, stopped: str | None, way: Way = "run", **more: Any
+    ) -> dict[str, Any]:
+        """Write the file, tell how far it is and what failed, and say what to do next.
+
+        stopped: see `run.Stop`. way: how it is asked, by which the rest would be asked, too.
+        """
         from ..registry.generating import write
         from ..registry.standing import advised, standing, words_of_failures
 
         write(asked)
-        found = standing(asked, server.prices.get(asked.spec.model))
+        found = standing(asked, server.prices.get(asked.spec.model), batch=way == "submit")
         # What --limit left is as it was asked for, and what other processes are asking is theirs to tell.
         self.failed |= bool(found.failed) or not (found.whole or stopped in ("limit", "elsewhere"))
         failures = words_of_failures(asked) if found.failed else []
@@ -222,18 +239,25 @@ class Asking:
                 output.note(_STOPS[stopped])
             if found.lacks or found.failed:
                 whether = "" if found.lacks else "   # asks again for what failed; a build goes on without it"
-                output.note(f"next: {advised(self.registry, found)}{whether}")
+                output.note(f"next: {self.typed(advised(self.registry, found, way))}{whether}")
             else:
                 output.note(f"next: {self._next(found.made)}")
         said = [{"outcome": outcome, "detail": words, "requests": n} for outcome, words, n in failures]
         return {**found.to_json(), "failures": said, "stopped": stopped, **more}
 
+    def typed(self, command: str) -> str:
+        """``command`` with the file of servers that was named for this one."""
+        return f"{command} --endpoints {shlex.quote(str(self.named))}" if self.named else command
+
     def _next(self, made: Made) -> str:
         from ..registry import graph
+        from ..registry.generating import rests_on
 
-        waiting = [m for m in self.registry.made if m.dataset == made.dataset and not m.path.is_file()]
+        others = [m for m in self.registry.made if m.dataset == made.dataset]
+        waiting = self.lacking or [m for m in others if not m.path.is_file()]
+        waiting = waiting or [m for m in others if made in rests_on(self.registry, m)]  # it may have grown
         if waiting:
-            return graph.making(self.registry, waiting[0])
+            return self.typed(graph.making(self.registry, waiting[0]))
         several = ["--name", made.dataset] if len(self.registry.datasets) > 1 else []
         return shlex.join(["arm", "build", str(self.registry.path), *several])
 
@@ -259,6 +283,8 @@ def lines(found: Standing) -> Iterator[str]:
     if found.unwritten or found.surplus:
         yield f"  {found.lacks}"
     if found.to_ask:
+        if found.warning:
+            yield f"  warning: {found.warning}"
         yield f"  to send: {found.to_ask:,} of {found.requests:,} requests{cost(found)}"
     if found.spent_usd is not None:
         yield f"  spent until now: ${found.spent_usd:,.4f}"
@@ -271,9 +297,33 @@ def cost(found: Standing) -> str:
     return f"; {shown}" if shown else ""
 
 
-def agreed(found: Standing, server: Server, model: str, *, cap_usd: float | None, yes: bool, as_json: bool) -> None:
-    """Ask before money is spent: where there is a price, and nobody said how much, or not to ask."""
-    price = server.prices.get(model)
-    if not found.to_ask or yes or cap_usd is not None or price is None or not (price.input or price.output):
+def agreed(
+    found: Standing, server: Server, model: str, *, cap_usd: float | None, limit: int | None, yes: bool, as_json: bool
+) -> None:
+    """Ask before money is spent: where there is or may be a price, and nobody said how much, or not to ask."""
+    if not found.to_ask or yes or cap_usd is not None:
         return
-    output.confirm(f"send {found.to_ask:,} requests to {server.name} ({model}){cost(found)}?", as_json, "or --cap USD")
+    price = server.prices.get(model)
+    if price is not None:
+        told, advice = cost(found), "or --cap USD"
+        if not (price.input or price.output):
+            return
+    elif server.prices or server.key is not None:
+        told, advice = "; no price of it is declared", "or declare its price in endpoints.yaml; 0 where it is free"
+    else:
+        return
+    number = f"{found.to_ask:,}" if limit is None or limit >= found.to_ask else f"{limit:,} of {found.to_ask:,}"
+    output.confirm(f"send {number} requests to {server.name} ({model}){told}?", as_json, advice)
+
+
+def _noticed(words: str) -> None:
+    output.note(output.one_line(words))
+
+
+def _done(ran: Ran) -> str:
+    """What one run did: its outcomes, and how often something was sent, where that is more."""
+    words = [f"{ran.answered:,} requests answered"]
+    words += [f"{n:,} {word}" for word, n in (("rejected", ran.rejected), ("failed", ran.failed)) if n]
+    more = ran.sent - ran.answered - ran.rejected - ran.failed
+    again = f"; {ran.sent:,} sent, some again or without a reply yet" if more > 0 else ""
+    return f"this run: {', '.join(words)}{again}"

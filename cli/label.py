@@ -17,6 +17,7 @@ from .progress import duration
 if TYPE_CHECKING:
     from ..builders.generate.batches.joining import Names, Oddities
     from ..builders.generate.batches.status import Standing
+    from ..builders.generate.batches.submit import Submitted
     from ..builders.generate.endpoints import Server
     from ..registry.generating import Generation
 
@@ -88,22 +89,24 @@ def submit(
 
         if dry_run:
             return asking.tell(asked, server, batch=True)
-        asking.begin(asked, server, cap_usd=cap_usd, yes=yes, batch=True)
+        asking.begin(asked, server, cap_usd=cap_usd, limit=limit, yes=yes, batch=True)
         done = send(
             asked.work, server, asked.spec.model, cap_usd=cap_usd, limit=limit,
             progress=(lambda _: None) if as_json else output.note,
         )  # fmt: skip
+        waiting = bool(done.batches or done.adopted or done.open)
         if not as_json:
-            output.note(f"{done.asked:,} requests in {len(done.batches)} batches; {done.open:,} in open ones before")
+            output.note(_submitted(done))
             _names("too large for a batch", done.too_large)
             if done.stopped:
                 output.note(
                     output.one_line(f"stopped: {done.stopped}; what is left is sent by the next arm label submit")
                 )
-            if done.batches or done.open:
-                output.note(f"next: {shlex.join(['arm', 'label', 'collect', registry])}")
+            if waiting:
+                output.note(f"next: {asking.typed(shlex.join(['arm', 'label', 'collect', registry]))}")
         asking.failed |= bool(done.too_large.count)
-        return {
+        idle = not (waiting or done.stopped or done.too_large.count)  # then the labels are written, and told of
+        return (asking.end(asked, server, stopped=None, way="submit") if idle else {}) | {
             "batches": done.batches, "adopted": done.adopted, "asked": done.asked, "answered": done.answered,
             "open": done.open, "not_asked": done.not_asked + done.not_seen, "too_large": done.too_large.count,
             "stopped": done.stopped or None,
@@ -132,10 +135,14 @@ def status(registry: str, name: str | None, source: str | None, endpoints: Path 
             asking.tell(asked, server, batch=True)
             _batches(found.batches)
             waiting = [s for s in found.batches if s.batch.stage == "open"]
+            if not found.batches:
+                output.note(
+                    f"no batch was submitted; next: {asking.typed(f'arm label submit {shlex.quote(registry)}')}"
+                )
+            if waiting:
+                output.note(f"{_count(len(waiting), 'batch')} under way; {found.to_collect} of them ended")
             if found.to_collect:
-                output.note(f"{found.to_collect} ended; next: arm label collect")
-            elif waiting:
-                output.note(f"{len(waiting)} under way")
+                output.note(f"next: {asking.typed(f'arm label collect {shlex.quote(registry)}')}")
         return {
             "batches": [_batch(standing) for standing in found.batches],
             "requests": found.requests, "to_collect": found.to_collect,
@@ -153,11 +160,15 @@ def status(registry: str, name: str | None, source: str | None, endpoints: Path 
 @click.argument(
     "outputs", nargs=-1, metavar="[OUTPUT]...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
+@click.option(
+    "--accept-cut", is_flag=True,
+    help="Take a file of answers that ends inside a line every time it is fetched; the rest is `missing`.",
+)  # fmt: skip
 @generate_report.meant
 @output.json_option
 def collect(
-    registry: str, outputs: tuple[Path, ...], name: str | None, source: str | None, endpoints: Path | None,
-    as_json: bool,
+    registry: str, outputs: tuple[Path, ...], accept_cut: bool, name: str | None, source: str | None,
+    endpoints: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Fetch every batch that has ended, or read OUTPUT files, and write the labels.
 
@@ -177,11 +188,13 @@ def collect(
             )  # fmt: skip
             problems, odd, outcomes, more = [], taken.odd, taken.outcomes, {"files": taken.files}
         else:
-            found = batches.collect(asked.work, server, progress=(lambda _: None) if as_json else output.note)
+            found = batches.collect(
+                asked.work, server, accept_cut=accept_cut, progress=(lambda _: None) if as_json else output.note
+            )
             problems, odd, outcomes = found.problems, found.odd, found.outcomes
             more = {"batches": found.batches, "open": found.open}
             if found.open and not as_json:
-                output.note(f"{found.open} batches are under way")
+                output.note(f"{_count(found.open, 'batch')} not collected yet")
         if not as_json:
             for problem in problems:
                 output.note(output.one_line(f"problem: {problem}"))
@@ -189,7 +202,7 @@ def collect(
             output.note(f"collected: {', '.join(f'{n:,} {word}' for word, n in sorted(outcomes.items())) or 'nothing'}")
         asking.failed |= bool(problems)
         told = {"outcomes": dict(outcomes), "problems": problems, "odd": dict(odd.told()), **more}
-        return asking.end(asked, server, stopped=None, collected=told)
+        return asking.end(asked, server, stopped=None, way="files" if outputs else "submit", collected=told)
 
     if outputs:
         _one(asking, name, source)
@@ -218,7 +231,10 @@ def cancel(
         done = stop(asked.work, server, numbers or None)
         if not as_json:
             _batches(done.batches)
-            output.note(f"{len(done.batches) + len(done.never_created) + len(done.lost)} batches stopped")
+            stopped = len(done.batches) + len(done.never_created) + len(done.lost)
+            output.note(f"{_count(stopped, 'batch')} stopped" if stopped else "no batch is open")
+            if done.batches:
+                output.note(f"next: {asking.typed(f'arm label collect {shlex.quote(registry)}')}")
         return {
             "batches": [_batch(standing) for standing in done.batches],
             "never_created": list(done.never_created), "lost": list(done.lost),
@@ -270,6 +286,17 @@ def files(
 
     _one(asking, name, source)
     asking.each(name, source, do, known=False)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'es' if n != 1 else ''}"
+
+
+def _submitted(done: Submitted) -> str:
+    before = f"{done.open:,} in batches that are open since earlier" if done.open else ""
+    if done.asked:
+        return f"{done.asked:,} requests in {_count(len(done.batches), 'batch')}{'; ' if before else ''}{before}"
+    return f"nothing new was submitted: {before or f'{done.answered:,} requests are answered'}"
 
 
 def _how(first: Path, model: str, registry: str) -> None:

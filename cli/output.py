@@ -97,7 +97,7 @@ def confirm(question: str, as_json: bool, before: str = "") -> None:
     """
     if as_json or not sys.stdin.isatty():
         advice = f"{typed('--yes')}{f'   # {before}' if before else ''}"
-        raise UsageError("nobody can be asked here", next_command=advice)
+        raise UsageError(f"nobody can be asked here: {question}", next_command=advice)
     click.confirm(question, abort=True, err=True)
 
 

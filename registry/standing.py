@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..builders.gathering import Progress
 from ..builders.generate.asking import AskWork
@@ -19,6 +19,7 @@ from ..builders.generate.endpoints import Price
 from ..builders.generate.log import SHARDS, AnswerLog
 from ..builders.generate.requests import Request
 from ..builders.generate.sampling import SampleWork
+from ..builders.generate.spec import AskSpec, GenerateSpec
 from ..builders.generate.spend import Estimate, report
 from ..builders.spec import BuildSpec
 from ..schemas.errors import ArmError
@@ -31,6 +32,7 @@ from .generating import Generation, awaiting, generation
 if TYPE_CHECKING:
     from .declaration import Registry
 
+Way = Literal["run", "submit", "files"]  # actions of `arm label`
 _UNANSWERED = {"error": "failed", "expired": "expired", "missing": "missing"}  # statuses of labels
 
 
@@ -40,9 +42,10 @@ class Standing:
 
     planned: complete (all their requests were answered), failed (by outcome), in_batch (of a batch that has not been
     collected) and not_asked. unwritten: complete or failed, and not in the file as they are now. surplus: requests in
-    the file that are planned no more. skipped: what is not asked for, by reason. requests: those planned; to_ask: those
-    that asking now would send. waits: why none of this is known yet. at_most_usd, about_usd: of to_ask; None where no
-    price is known. spent_usd: until now; None where nothing was counted.
+    the file that are planned no more. skipped: what is not asked for, by reason. warning: what is hardly meant.
+    requests: those planned; to_ask: those that asking now would send. waits: why none of this is known yet.
+    at_most_usd, about_usd: of to_ask; None where no price is known. spent_usd: until now; None where nothing was
+    counted.
     """
 
     made: Made
@@ -60,6 +63,7 @@ class Standing:
     at_most_usd: float | None = None
     about_usd: float | None = None
     spent_usd: float | None = None
+    warning: str = ""
 
     @property
     def unit(self) -> str:
@@ -117,11 +121,11 @@ def standings(
     return found, remarks
 
 
-def advised(registry: Registry, found: Standing) -> str:
-    """The command that brings a file further."""
+def advised(registry: Registry, found: Standing, way: Way = "run") -> str:
+    """The command that brings a file further. ``way``: how its questions are asked."""
     if found.in_batch and not found.to_ask:
         return graph.making(registry, found.made, action="collect")
-    return graph.making(registry, found.made)
+    return graph.making(registry, found.made, action=way) + (" more" if way == "files" else "")  # a folder
 
 
 def standing(asked: Generation, price: Price | None = None, *, batch: bool = False) -> Standing:
@@ -164,7 +168,16 @@ def standing(asked: Generation, price: Price | None = None, *, batch: bool = Fal
         at_most_usd=estimate.at_most_usd if estimate else None,
         about_usd=estimate.about_usd if estimate else None,
         spent_usd=spent.spent_usd if spent else None,
+        warning=_warning(asked.spec),
     )  # fmt: skip
+
+
+def _warning(spec: GenerateSpec) -> str:
+    if isinstance(spec, AskSpec) or spec.n == 1 or not spec.greedy:
+        return ""
+    return (
+        f"{spec.greedy:,} of the draws are greedy (temperature 0 or top_k 1), and give {spec.n} equal candidates each"
+    )
 
 
 def words_of_failures(asked: Generation, most: int = 10) -> list[tuple[str, str, int]]:

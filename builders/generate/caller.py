@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -30,10 +30,14 @@ LONGEST_WAIT_S = 300.0  # that a server may ask for
 _FIRST_WAIT_S, _LONGEST_OWN_WAIT_S = 1.0, 60.0
 _REST_S = 5.0  # that a URL where nobody listens is left alone, twice as long each time, up to 80 s
 _ROUNDS = 4  # so often in a row, at every URL, and the server counts as gone
+_SILENCE_S = 60.0  # between two notices
 _LONGEST_WORDS = 500
 _NO_USE = {401, 403, 404}  # answers to the key or the address, which the next request shares
 _TRANSIENT = {408, 409, 425, 429}  # and 5xx
 _UNSURE = {408, 502, 504, 524}  # behind these a model may have worked to its end
+
+
+Notice = Callable[[str], None]
 
 
 class Clock:
@@ -86,7 +90,8 @@ class _Attempt:
 class Caller:
     """Sends requests to the URLs of one server; use it in an ``async with``.
 
-    in_flight: most at once for each URL. engine, engine_version: of what serves, for the answers; ``probe`` finds them.
+    in_flight: most at once for each URL. notice: is told, now and then, why something is sent again.
+    engine, engine_version: of what serves, for the answers; ``probe`` finds them.
     """
 
     server: Server
@@ -94,9 +99,11 @@ class Caller:
     purse: Purse
     in_flight: int
     clock: Clock = field(default_factory=Clock)
+    notice: Notice = lambda words: None
     engine: str | None = None
     engine_version: str | None = None
     places: list[Place] = field(default_factory=list)
+    _silent_until: float = float("-inf")
 
     async def __aenter__(self) -> Self:
         from .clients import async_client
@@ -145,6 +152,7 @@ class Caller:
             if attempt.outcome is not None:
                 return Said(attempt.outcome, sent, attempt.hopeless)
             why = attempt.why
+            self._tell(place, why)
             if attempt.elsewhere:
                 self._put_aside(place, why)
                 continue
@@ -152,6 +160,11 @@ class Caller:
             if tries == TRIES or (attempt.wait_s or 0.0) > LONGEST_WAIT_S:
                 return Said(self._failed(request, f"{why}; {tries} tries"), sent)
             await self.clock.sleep(_wait(tries, attempt.wait_s))
+
+    def _tell(self, place: Place, why: str) -> None:
+        if (now := self.clock.now()) >= self._silent_until:
+            self._silent_until = now + _SILENCE_S
+            self.notice(f"{place.url}: {why}; such requests are sent again")
 
     def _failed(self, request: Request, why: str) -> Answer:
         return Answer(

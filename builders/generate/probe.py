@@ -55,6 +55,10 @@ async def _look(caller: Caller, place: Place) -> Engine | None:
             advice = f"put a valid key into {server.key}" if server.key else f"write `key: NAME` below {server.name!r}"
             message = f"{place.url} refuses the key: {error.status_code}: {words(error.response.content)}"
             raise ArmError(message, where=server.where, next_command=f"{advice} in endpoints.yaml") from None
+        if error.status_code == 404 and urlsplit(place.url).path in ("", "/"):
+            message = f"{place.url} has no /models: {error.status_code}: {words(error.response.content)}"
+            advice = f"write the whole address of the API, mostly {place.url.rstrip('/')}/v1"
+            raise UsageError(message, where=server.where, next_command=advice) from None
         models = None  # it has no list, or not now: the first request will tell
     except (TimeoutError, openai.OpenAIError) as error:
         place.why = f"no connection ({type(error.__cause__ or error).__name__})"

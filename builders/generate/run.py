@@ -14,7 +14,7 @@ from typing import Literal
 from ..executors import LostWorkersError, results
 from .answers import Answer
 from .batches.ledger import Ledger
-from .caller import Caller, Clock, Said
+from .caller import Caller, Clock, Notice, Said
 from .clients import check_key
 from .endpoints import Server
 from .log import SHARDS, AnswerLog, Claim
@@ -61,17 +61,20 @@ class Ran:
 
 def run(
     work: Work, server: Server, model: str, *, in_flight: int | None = None, cap_usd: float | None = None,
-    limit: int | None = None, progress: Progress = lambda *_: None, clock: Clock | None = None,
+    limit: int | None = None, progress: Progress = lambda *_: None, notice: Notice = lambda words: None,
+    clock: Clock | None = None,
 ) -> Ran:  # fmt: skip
     """Ask everything of ``work`` that has no answer and that no other process is asking.
 
     in_flight: most requests at once for each URL; None: as the server says. limit: of requests asked by this call.
-    cap_usd: of all that was ever spent on this work. SIGINT and SIGTERM end it in order: nothing new is sent, what
-    comes back soon is kept. Raises UsageError for a model, key or price that is not there, and ArmError for a server
-    that does not answer and a log or purse that cannot be written; what was answered until then is in the log.
+    cap_usd: of all that was ever spent on this work. notice: is told, now and then, why something is sent again. SIGINT
+    and SIGTERM end it in order: nothing new is sent, what comes back soon is kept. Raises UsageError for a model, key
+    or price that is not there, and ArmError for a server that does not answer and a log or purse that cannot be
+    written; what was answered until then is in the log.
     """
     check_key(server)
-    run = _Run(work, server, model, in_flight or server.in_flight, cap_usd, limit, progress, clock or Clock())
+    in_flight = in_flight or server.in_flight
+    run = _Run(work, server, model, in_flight, cap_usd, limit, progress, notice, clock or Clock())
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -154,6 +157,7 @@ class _Run:
     cap_usd: float | None
     limit: int | None
     progress: Progress
+    notice: Notice
     clock: Clock
     counts: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
@@ -168,7 +172,7 @@ class _Run:
         with ExitStack() as stack:
             purse = stack.enter_context(Purse(self.work.folder, price, self.cap_usd, model=self.model))
             self.claims = stack.enter_context(ExitStack())
-            async with Caller(self.server, self.model, purse, self.in_flight, self.clock) as self.caller:
+            async with Caller(self.server, self.model, purse, self.in_flight, self.clock, self.notice) as self.caller:
                 await self._ask_all()
         if self.error is not None:
             raise self.error

@@ -48,6 +48,11 @@ class SampleSpec:
         planned = [draws.temperature for draws in self.draws for _ in range(draws.count)]
         return tuple(enumerate(planned, self.first_draw))
 
+    @property
+    def greedy(self) -> int:
+        """How many draws leave nothing to chance, so that all candidates of one are equal."""
+        return sum(temperature == 0 or self.top_k == 1 for _, temperature in self.temperatures)
+
 
 @dataclass(frozen=True)
 class AskSpec:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from action_reward_models.builders.generate.batches import service
 from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn, run_batch
 from action_reward_models.tests.registry.generated_world import LABELLED, SAMPLED, Generated
@@ -55,7 +56,7 @@ def test_three_ways_to_the_same_labels(here: Shell) -> None:
     here.world.forget(LABELLED)
     submitted = here.run("arm label submit")
     assert submitted.status == 0, submitted.err
-    assert "3 requests in 1 batches" in submitted.err
+    assert "3 requests in 1 batch\n" in submitted.err
     assert not (here.folder / LABELLED).exists()
     assert here.run("arm label status").status == 0
     collected = here.run("arm label collect")
@@ -237,3 +238,40 @@ def test_made_built_and_told(here: Shell) -> None:
     for row in rows:
         said = json.loads(row["completion"][0]["content"][0]["text"])["selection"]
         assert row["order"][said - 1] == picked[row["set_id"]][1]
+
+
+def test_batches_say_what_comes_next(here: Shell) -> None:
+    """What a batch left is asked by the next batch, at its price; and where nothing is left, nothing is promised."""
+    here.serve(PRICES)
+    here.restart(Script(batch=BatchScript(polls=(0, 0, 0), ends=("expired",), done=0.0)))
+    assert "no batch was submitted; next: arm label submit registry.yaml" in here.run("arm label status").err
+    assert "no batch is open" in here.run("arm label cancel").err
+    (before,) = here.run("arm label submit --dry-run --json").json
+    assert here.run("arm label submit --yes").status == 0
+    expired = here.run("arm label collect --endpoints endpoints.yaml")
+    assert "next: arm label submit registry.yaml --endpoints endpoints.yaml   # asks again" in expired.err
+    assert f"at most ${before['at_most_usd']:,.4f}" in expired.out
+    here.restart(Script(batch=BatchScript(polls=(0, 0, 0))))
+    assert here.run("arm label submit --yes").status == 0
+    assert here.run("arm label collect").status == 0
+    idle = here.run("arm label submit")
+    assert idle.status == 0
+    assert "nothing new was submitted: 3 requests are answered" in idle.err
+    assert "next: arm build registry.yaml" in idle.err
+    assert "collect" not in idle.err
+
+
+def test_answers_that_are_always_cut_can_be_taken(here: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service.Service, "pause", lambda *_: None)
+    here.restart(Script(faults=(Fault("cut", on="content"),), batch=BatchScript(polls=(0, 0, 0))))
+    assert here.run("arm label submit").status == 0
+    refused = here.run("arm label collect")
+    assert refused.status == 1
+    assert "it ends inside a line; arm label collect --accept-cut takes what is there" in refused.err
+    assert "6 in a batch" in refused.out
+    taken = here.run("arm label collect --accept-cut --json")
+    assert taken.status == 1
+    (told,) = taken.json
+    assert set(told["failed"]) == {"missing"}
+    assert told["complete"] + told["failed"]["missing"] == 6
+    assert told["complete"] > 0

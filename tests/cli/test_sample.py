@@ -171,3 +171,49 @@ def test_somebodys_file_is_not_written_over(here: Shell) -> None:
     assert done.status == 1
     assert not here.server.counts()["chat"]
     assert (here.folder / SAMPLED).read_text() == '{"mine": 1}\n'
+
+
+def test_a_run_says_what_it_did(here: Shell) -> None:
+    """And what comes after it: labels rest on the candidates, and lack those that are new."""
+    here.restart(Script(faults=(Fault("500", numbers=(1,), message="out of memory"),)))
+    first = here.run("arm sample --limit 4 --in-flight 1")
+    assert "by this run: 4 requests at most" in first.out
+    assert "this run: 4 requests answered; 5 sent, some again or without a reply yet" in first.err
+    assert f"{here.server.url}: 500: out of memory; such requests are sent again" in first.err
+    assert "this run: 8 requests answered\n" in here.run("arm sample").err
+    assert here.run("arm label run").status == 0
+    here.world.edit("count: 2", "count: 3")
+    assert "next: arm label run registry.yaml\n" in here.run("arm sample").err
+    assert "next: arm build registry.yaml\n" in here.run("arm label run").err
+    (here.folder / "endpoints.yaml").rename(here.folder / "mine.yaml")
+    assert (
+        "next: arm label run registry.yaml --endpoints mine.yaml\n" in here.run("arm sample --endpoints mine.yaml").err
+    )
+
+
+@pytest.mark.parametrize("more", ["prices: {stand-inn: {input: 1, output: 2}}", "key: A_KEY"])
+def test_what_may_cost_is_asked_about_too(more: str, here: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model whose price is not declared beside those of others, or of a server that takes a key."""
+    monkeypatch.setenv("A_KEY", "any")
+    here.serve(more)
+    line = "arm sample --endpoints endpoints.yaml"
+    refused = here.run(line)
+    assert refused.status == 2
+    asked = "send 12 requests to actor (stand-in); no price of it is declared?"
+    assert f"nobody can be asked here: {asked}" in refused.err
+    assert not here.server.received()
+    assert here.run(f"{line} --yes").status == 0
+
+
+def test_an_address_without_its_path_is_told(here: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARM_ENDPOINT_ACTOR", here.server.url.removesuffix("/v1"))
+    done = here.run("arm sample")
+    assert done.status == 2
+    assert f"next: write the whole address of the API, mostly {here.server.url}\n" in done.err
+    assert here.server.counts().get("chat", 0) == 0
+
+
+def test_greedy_draws_are_warned_of(here: Shell) -> None:
+    assert "greedy" not in here.run("arm sample --dry-run").out
+    here.world.edit("temperature: 0.7", "temperature: 0")
+    assert "warning: 2 of the draws are greedy" in here.run("arm sample --dry-run").out

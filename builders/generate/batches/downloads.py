@@ -37,7 +37,8 @@ def download(service: Service, file_id: str, path: Path, at_least: int | None, a
         if looked.lines and not looked.replies:
             problem, enough = "no line of it is a reply", False
         elif looked.cut:
-            problem, enough = "it ends inside a line", accept_cut and alike == TRIES
+            problem = "it ends inside a line; arm label collect --accept-cut takes what is there"
+            enough = accept_cut and alike == TRIES
         elif at_least is not None and looked.lines < at_least:
             problem, enough = f"it has {looked.lines} lines, and the service counts {at_least} requests", alike == 2
         else:
