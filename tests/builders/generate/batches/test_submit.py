@@ -208,7 +208,10 @@ def test_an_account_of_more_batches_than_can_be_looked_through_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, odd = Questions(tmp_path, 1), "none of the first 10,000 batches"
-    nothing = lambda id_: Remote(id_, "completed", None, None, None, None, None, None, None, {}, ())  # noqa: E731
+
+    def nothing(id_: str) -> Remote:
+        return Remote(id_, "completed", None, None, None, None, None, None, None, {}, ())
+
     pages = (([nothing(str(page))], True) for page in range(200))
     with StandIn(Script(faults=(Fault("500", on="batches"), Fault("503", on="batches_list")))) as stand_in:
         with pytest.raises(ArmError):
