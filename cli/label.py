@@ -140,7 +140,7 @@ def status(registry: str, name: str | None, source: str | None, endpoints: Path 
                     f"no batch was submitted; next: {asking.typed(f'arm label submit {shlex.quote(registry)}')}"
                 )
             if waiting:
-                output.note(f"{_count(len(waiting), 'batch')} under way; {found.to_collect} of them ended")
+                output.note(f"{_count(len(waiting), 'batch')} not collected yet; {found.to_collect} ended")
             if found.to_collect:
                 output.note(f"next: {asking.typed(f'arm label collect {shlex.quote(registry)}')}")
         return {
@@ -302,8 +302,8 @@ def _submitted(done: Submitted) -> str:
 def _how(first: Path, model: str, registry: str) -> None:
     """How files are run, and what is done with what comes of them."""
     replies = first.with_name(first.name.replace("requests", "replies"))
-    words = ["vllm", "run-batch", "-i", str(first), "-o", str(replies), "--model", model]
-    output.note(f"next, for each of them: {shlex.join(words)}")
+    words = ["vllm", "run-batch", "-i", str(first), "-o", str(replies), "--served-model-name", model]
+    output.note(f"next, for each of them: {shlex.join(words)} --model WEIGHTS   # their name or folder")
     several = shlex.quote(str(first.parent)) + "/replies-*.jsonl"
     output.note(f"then: {shlex.join(['arm', 'label', 'collect', registry])} {several}")
 

@@ -70,7 +70,8 @@ def test_three_ways_to_the_same_labels(here: Shell) -> None:
     assert written.status == 0, written.err
     (requests,) = sorted((here.folder / "questions").iterdir())
     assert (
-        f"vllm run-batch -i questions/{requests.name} -o questions/replies-00001.jsonl --model stand-in" in written.err
+        f"vllm run-batch -i questions/{requests.name} -o questions/replies-00001.jsonl --served-model-name stand-in"
+        in written.err
     )
     assert "then: arm label collect registry.yaml questions/replies-*.jsonl" in written.err
     run_batch(requests, here.folder / "questions" / "replies-00001.jsonl")
