@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import orjson
-
-from ...schemas.errors import ArmError, plain
+from ...schemas.errors import ArmError
 from .answers import Answer, answer_of, parsed, usage_of
 from .endpoints import Server
-from .requests import Request
+from .requests import Request, encoded
 from .spend import Purse
+from .words import retry_after, words
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -31,7 +27,6 @@ _FIRST_WAIT_S, _LONGEST_OWN_WAIT_S = 1.0, 60.0
 _REST_S = 5.0  # that a URL where nobody listens is left alone, twice as long each time, up to 80 s
 _ROUNDS = 4  # so often in a row, at every URL, and the server counts as gone
 _SILENCE_S = 60.0  # between two notices
-_LONGEST_WORDS = 500
 _NO_USE = {401, 403, 404}  # answers to the key or the address, which the next request shares
 _TRANSIENT = {408, 409, 425, 429}  # and 5xx
 _UNSURE = {408, 502, 504, 524}  # behind these a model may have worked to its end
@@ -128,7 +123,7 @@ class Caller:
 
     async def ask(self, request: Request) -> Said:
         """Send it until it has an outcome. Raises ArmError when nobody listens at any URL any more."""
-        body, n = body_of(request), int(request.body.get("n") or 1)
+        body, n = encoded(request.wire()), int(request.body.get("n") or 1)
         sent, tries, why = 0, 0, ""
         while True:
             reservation = await self._reserve(request)
@@ -265,45 +260,6 @@ def unreachable(server: Server, places: list[Place]) -> ArmError:
     reasons = "; ".join(f"{place.url}: {place.why}" for place in places)
     advice = f"start the server, or correct the urls of {server.name!r} in endpoints.yaml; what was answered is kept"
     return ArmError(f"no URL of the server {server.name!r} answers: {reasons}", where=server.where, next_command=advice)
-
-
-def body_of(request: Request) -> bytes:
-    """The bytes that are sent."""
-    wire = request.wire()
-    try:
-        return orjson.dumps(wire)
-    except TypeError:  # half a surrogate pair in a page's text, an integer of more than 64 bits
-        return json.dumps(wire).encode()
-
-
-def words(content: bytes) -> str:
-    """A server's own words, shortened, in one line that a terminal may show."""
-    try:
-        data: Any = parsed(content)
-    except ValueError:
-        data = None
-    for name in ("error", "message", "detail"):
-        if isinstance(data, dict) and isinstance(data.get(name), dict | str):
-            data = data[name]
-    text = data if isinstance(data, str) else content[: 4 * _LONGEST_WORDS].decode("utf-8", "replace")
-    text = plain(" ".join(text.split()))
-    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
-
-
-def retry_after(value: str | None) -> float | None:
-    """Seconds to wait, from seconds or a date; None for anything else."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            until = parsedate_to_datetime(value)
-        except (ValueError, OverflowError):
-            return None
-        until = until if until.tzinfo else until.replace(tzinfo=UTC)
-        seconds = (until - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if seconds - seconds == 0 else None
 
 
 def _wait(tries: int, asked: float | None) -> float:

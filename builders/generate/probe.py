@@ -10,7 +10,8 @@ import orjson
 
 from ...schemas.errors import ArmError, UsageError, plain
 from ...schemas.validate import nearest
-from .caller import Caller, Place, unreachable, words
+from .caller import Caller, Place, unreachable
+from .words import words
 
 if TYPE_CHECKING:
     from httpx2 import Response

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
+
+import orjson
 
 from ...prompts.render import Message
 from ...schemas.ids import canonical_json, sha256_hex
@@ -51,6 +54,14 @@ class Request:
             return block
         picture = self.pictures[block["image_url"]["url"].removeprefix(_REFERENCE)]
         return {"type": "image_url", "image_url": {"url": data_url(picture)}}
+
+
+def encoded(data: Mapping[str, Any]) -> bytes:
+    """What is sent, as JSON in one line."""
+    try:
+        return orjson.dumps(data)
+    except TypeError:  # half a surrogate pair in a page's text, an integer of more than 64 bits
+        return json.dumps(data, separators=(",", ":")).encode()
 
 
 class Work(Protocol):

@@ -6,19 +6,15 @@ which a refused request has status 400, no body, and an error inside an error. O
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
-
-from ....schemas.errors import plain
 from ..answers import Outcome, parsed
-from ..requests import URL, Request
+from ..requests import URL, Request, encoded
+from ..words import shortened
 
 Shape = Literal["openai", "vllm"]
-_LONGEST_DETAIL = 500  # characters of a server's words that are kept
 _NEVER_RAN = ("batch_expired", "batch_cancelled")
 _PASSING = (408, 409, 425, 429)  # 4xx that say nothing of the request
 
@@ -36,11 +32,7 @@ class Reply:
 
 def input_line(request: Request) -> bytes:
     """With its line end; pictures are in it."""
-    data = {"custom_id": request.key, "method": "POST", "url": URL, "body": request.wire()}
-    try:
-        return orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # half a surrogate pair in a recorded text
-        return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+    return encoded({"custom_id": request.key, "method": "POST", "url": URL, "body": request.wire()}) + b"\n"
 
 
 def read_reply(raw: bytes) -> Reply:
@@ -81,9 +73,3 @@ def _detail(status: Any, error: Mapping[str, Any]) -> str:
     parts = [status, error.get("code") or error.get("type"), error.get("message")]
     words = dict.fromkeys(str(part) for part in parts if isinstance(part, int | str) and part != "")
     return shortened(" ".join(words) or "an error without words")
-
-
-def shortened(text: str) -> str:
-    """A server's words, in one line."""
-    text = plain(" ".join(text.split()))
-    return text if len(text) <= _LONGEST_DETAIL else text[: _LONGEST_DETAIL - 1] + "…"

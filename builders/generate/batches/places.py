@@ -15,17 +15,17 @@ from .ledger import Ledger
 def batch_file(ledger: Ledger, number: int, kind: str) -> Path:
     """Of the batch ``number``; kind: input, output or errors. A ledger that is begun anew counts from 1 again, and must
     not take what another one fetched for its own."""
-    return _folder(made(ledger.folder) / ledger.id) / f"{number:05}.{kind}.jsonl"
+    return _folder(batches_folder(ledger.folder) / ledger.id) / f"{number:05}.{kind}.jsonl"
 
 
-def made(folder: Path) -> Path:
+def batches_folder(folder: Path) -> Path:
     """The folder of all files of batches below that of the log, made when it is not there."""
     return _folder(folder / "batches")
 
 
 def drop_inputs(folder: Path) -> None:
     """Input files of batches that were sent or dropped, of whatever ledger."""
-    for path in made(folder).glob("*/*.input.jsonl"):
+    for path in batches_folder(folder).glob("*/*.input.jsonl"):
         if not path.parent.is_symlink():
             path.unlink(missing_ok=True)
 
@@ -54,7 +54,7 @@ def locked(folder: Path, what: str, *, wait: bool) -> Iterator[bool]:
     """Hold the lock ``what`` of a log, which the system frees when a process dies; False when another holds it."""
     import fcntl
 
-    path = made(folder) / f"{what}.lock"
+    path = batches_folder(folder) / f"{what}.lock"
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:

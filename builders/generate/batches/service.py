@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ....schemas.errors import ArmError
-from ..caller import retry_after
 from ..clients import client
 from ..endpoints import Server
-from .lines import shortened
+from ..words import retry_after, shortened
 
 if TYPE_CHECKING:
     import openai

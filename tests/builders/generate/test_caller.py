@@ -12,12 +12,12 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate import caller as caller_module
-from action_reward_models.builders.generate.caller import LONGEST_WAIT_S, TRIES, Caller, Said, retry_after, words
+from action_reward_models.builders.generate.caller import LONGEST_WAIT_S, TRIES, Caller, Said
 from action_reward_models.builders.generate.endpoints import Price, Server
 from action_reward_models.builders.generate.probe import probe
-from action_reward_models.builders.generate.requests import Request
+from action_reward_models.builders.generate.requests import Request, encoded
 from action_reward_models.builders.generate.spend import Purse
+from action_reward_models.builders.generate.words import retry_after, words
 from action_reward_models.schemas.errors import ArmError, UsageError
 from action_reward_models.tests.builders.generate.loopback import Reply, key, keyed, loopback
 from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
@@ -308,4 +308,4 @@ def test_urls_that_serve_different_things_are_refused(server: StandIn, tmp_path:
 def test_text_that_is_no_text_can_be_asked_about(server: StandIn, tmp_path: Path) -> None:
     request = next(ToyWork(tmp_path).requests())
     odd = replace(request, body={**request.body, "seed": 2**70, "messages": [{"role": "user", "content": "\ud800"}]})
-    assert b"\\ud800" in caller_module.body_of(odd)
+    assert b"\\ud800" in encoded(odd.wire())

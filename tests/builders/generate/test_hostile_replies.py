@@ -12,7 +12,7 @@ import pytest
 from action_reward_models.builders.generate.answers import answer_of, parsed, usage_of
 from action_reward_models.builders.generate.batches.joining import Join
 from action_reward_models.builders.generate.batches.ledger import FILE, Asked, Ledger
-from action_reward_models.builders.generate.batches.places import batch_file, drop_inputs, made
+from action_reward_models.builders.generate.batches.places import batch_file, batches_folder, drop_inputs
 from action_reward_models.builders.generate.batches.service import Service, UnreachableError
 from action_reward_models.builders.generate.endpoints import Price
 from action_reward_models.builders.generate.log import AnswerLog, shard_of
@@ -166,7 +166,7 @@ def test_files_that_came_along_as_links_are_not_followed(tmp_path: Path) -> None
     (precious := elsewhere / "00001.input.jsonl").write_text("precious")
     log = tmp_path / "log"
     ledger = Ledger(log)
-    (made(log) / ledger.id).symlink_to(elsewhere)
+    (batches_folder(log) / ledger.id).symlink_to(elsewhere)
     drop_inputs(log)
     assert precious.read_text() == "precious"
     with pytest.raises(ArmError, match="symbolic link"):
