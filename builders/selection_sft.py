@@ -37,8 +37,8 @@ def build(
     if set_row["distinct_actions"] < 2:
         return "single_distinct_action"
     order = shown_order(set_row["set_id"], parsed, spec)
-    if prompt.options.reasoning == "before" and _shows_as_many(label["order"], order, parsed):
-        order = label["order"]  # its reasoning may say "candidate 2", which is another one in another order
+    if prompt.options.reasoning == "before":
+        order = _as_asked(label["order"], order, parsed)
     picked = label["selected_index"]
     if spec.duplicates == "merge":
         picked = next(index for index in order if parsed[index].key == parsed[picked].key)
@@ -59,11 +59,21 @@ def build(
     }
 
 
-def _shows_as_many(asked: Sequence[int] | None, order: Sequence[int], parsed: Sequence[Parsed]) -> bool:
-    """Whether the order in which the teacher was asked, where it is recorded, shows the same actions as ``order``."""
+def _as_asked(asked: Sequence[int] | None, order: list[int], parsed: Sequence[Parsed]) -> list[int]:
+    """What ``order`` shows, beginning as the teacher was asked, where that is recorded and ``order`` shows all of it:
+    its reasoning may say "candidate 2", which is another one in another order. What it was not shown comes last."""
     if asked is None or not all(index < len(parsed) for index in asked) or len(set(asked)) != len(asked):
-        return False
-    return Counter(parsed[index].key for index in asked) == Counter(parsed[index].key for index in order)
+        return order
+    left = Counter(parsed[index].key for index in order)
+    left.subtract(parsed[index].key for index in asked)
+    if min(left.values()) < 0:
+        return order
+    more = []
+    for index in order:
+        if index not in asked and left[parsed[index].key]:
+            left[parsed[index].key] -= 1
+            more.append(index)
+    return [*asked, *more]
 
 
 def shown_slot(row: Row) -> int:

@@ -176,6 +176,27 @@ def test_rows_with_the_teachers_reasoning_show_what_it_was_about(toy: Toy) -> No
         assert row["rendered_sha256"] == json.loads(label["source_record_json"])["rendered_sha256"]
 
 
+def test_reasoning_keeps_its_numbers_where_rows_show_what_the_teacher_was_not_shown(toy: Toy) -> None:
+    """It was asked about each action once; ``duplicates: keep`` shows the second candidates of an action, too."""
+    for number in range(6):
+        toy.page(f"p{number}", picture=number, task=f"Click number {number}.")
+        toy.draw(f"p{number}__t0", "click(1, 1)", "click(1,1)", "stop()", "click(1, 1)", "click(7, 7)")
+    prompt = PromptSpec("selection/1", options={"reasoning": "before"})
+    made = work_of(toy, replace(SPEC, prompt=prompt))
+    log(made, lambda r: said(r, 'Candidate 2 is best.\n\n{"selection": 2}'))
+    labels.write(made)
+    rows = [json.loads(line) for line in made.path.read_bytes().splitlines()]
+    laid = toy.lay("teacher_labels", "table", "labels.jsonl", rows)
+    built = toy.build(sources=(*toy.sources(), laid), selection=SelectionSpec(prompt, duplicates="keep"))
+    trained = {row["label_id"]: row for row in built.rows("selection_sft")}
+    assert len(trained) == 6
+    for label in rows:
+        row = trained[label["label_id"]]
+        assert row["completion"][0]["content"][0]["text"] == label["reply"]
+        assert list(row["order"][:3]) == label["order"]
+        assert sorted(row["order"]) == [0, 1, 2, 3, 4]
+
+
 def test_an_answer_is_shared_by_sets_of_the_same_actions(toy: Toy) -> None:
     page = toy.page("a")
     toy.draw(page, "click(1, 1)", "stop()", "click(7, 7)")
