@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("README.md")])
@@ -81,6 +82,20 @@ def test_the_guide_runs(tmp_path: Path) -> None:
 
 def test_the_review_guide_runs(tmp_path: Path) -> None:
     run_guide("review.md", tmp_path, "sh sh sh sh")
+
+
+def test_the_generating_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for the servers of models that the guide's endpoints.yaml names, which does batches, too."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    with StandIn(Script(models=("policy", "teacher"))) as server:
+        monkeypatch.setenv("ARM_ENDPOINT_ACTOR", server.url)
+        monkeypatch.setenv("ARM_ENDPOINT_TEACHER", server.url)
+        run_guide("generating.md", tmp_path, "sh sh sh sh sh sh")
+        assert server.counts()["chat"] == 153 * 4 * 5 + 20  # each candidate once, and the answers asked for live
+        assert server.counts()["batches"] == 1
+    labels = (tmp_path / "my-registry" / "generated" / "labels.jsonl").read_bytes().splitlines()
+    assert len(labels) == 612
+    assert all(json.loads(label)["status"] == "ok" for label in labels)
 
 
 @pytest.mark.slow  # its commands run in the README's and in every verb's examples, too
