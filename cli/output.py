@@ -91,14 +91,16 @@ def hub(endpoint: str | None = None, token: str | None = None) -> Hub:
 
 
 def confirm(question: str, as_json: bool, before: str = "") -> None:
-    """Ask, and abort at a no. Where nobody can be asked: UsageError with the command that does not ask.
+    """Ask, and end at a no. Where nobody can be asked: UsageError with the command that does not ask.
 
     ``before`` says what to do before that is run.
     """
     if as_json or not sys.stdin.isatty():
         advice = f"{typed('--yes')}{f'   # {before}' if before else ''}"
         raise UsageError(f"nobody can be asked here: {question}", next_command=advice)
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        note("it was not done")
+        raise click.exceptions.Exit(1)
 
 
 def typed(*more: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+
+import click
 import pytest
 from action_reward_models.cli import output
 from action_reward_models.schemas.errors import ArmError, Issue
@@ -18,3 +21,20 @@ def test_no_line_of_a_message_passes_for_one_of_ours(capsys: pytest.CaptureFixtu
     assert "\x1b" not in said
     output.error(ArmError("is wrong", next_command="arm lock"))
     assert capsys.readouterr().err == "arm: is wrong\n  next: arm lock\n"
+
+
+class Typing(io.StringIO):
+    """Somebody at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_no_is_no_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", Typing("n\n"))
+    with pytest.raises(click.exceptions.Exit) as ended:
+        output.confirm("send 3 requests?", as_json=False)
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == "send 3 requests? [y/N]: it was not done\n"
+    monkeypatch.setattr("sys.stdin", Typing("y\n"))
+    output.confirm("send 3 requests?", as_json=False)
