@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..schemas.errors import UsageError
-from . import generate_report, output
-from .generate_report import Asking
+from . import generate_options, output
+from .asking import Asking
 from .progress import duration
 
 if TYPE_CHECKING:
     from ..builders.generate.batches.joining import Names, Oddities
-    from ..builders.generate.batches.status import Standing
+    from ..builders.generate.batches.status import BatchStanding
     from ..builders.generate.batches.submit import Submitted
     from ..builders.generate.endpoints import Server
     from ..registry.generating import Generation
@@ -40,9 +40,9 @@ def command() -> None:
     ),
 )
 @output.registry_argument
-@generate_report.meant
-@generate_report.live
-@generate_report.dry_run_option
+@generate_options.meant
+@generate_options.live
+@generate_options.dry_run_option
 @output.json_option
 def run(
     registry: str, name: str | None, source: str | None, endpoints: Path | None, dry_run: bool, as_json: bool,
@@ -67,11 +67,11 @@ def run(
     epilog=output.examples("arm label submit --dry-run", "arm label submit --yes", "arm label submit --cap 20 --json"),
 )
 @output.registry_argument
-@generate_report.meant
-@generate_report.cap_option
-@generate_report.limit_option
-@generate_report.yes_option
-@generate_report.dry_run_option
+@generate_options.meant
+@generate_options.cap_option
+@generate_options.limit_option
+@generate_options.yes_option
+@generate_options.dry_run_option
 @output.json_option
 def submit(
     registry: str, name: str | None, source: str | None, endpoints: Path | None, cap_usd: float | None,
@@ -121,7 +121,7 @@ def submit(
     epilog=output.examples("arm label status", "arm label status --json"),
 )
 @output.registry_argument
-@generate_report.meant
+@generate_options.meant
 @output.json_option
 def status(registry: str, name: str | None, source: str | None, endpoints: Path | None, as_json: bool) -> None:
     """Ask the server about every open batch, and say what can be collected."""
@@ -164,7 +164,7 @@ def status(registry: str, name: str | None, source: str | None, endpoints: Path 
     "--accept-cut", is_flag=True,
     help="Take a file of answers that ends inside a line every time it is fetched; the rest is `missing`.",
 )  # fmt: skip
-@generate_report.meant
+@generate_options.meant
 @output.json_option
 def collect(
     registry: str, outputs: tuple[Path, ...], accept_cut: bool, name: str | None, source: str | None,
@@ -216,7 +216,7 @@ def collect(
 )
 @output.registry_argument
 @click.option("--batch", "numbers", type=int, multiple=True, metavar="N", help="Only this one; likewise several.")
-@generate_report.meant
+@generate_options.meant
 @output.json_option
 def cancel(
     registry: str, numbers: tuple[int, ...], name: str | None, source: str | None, endpoints: Path | None,
@@ -252,7 +252,7 @@ def cancel(
 )
 @click.argument("registry", type=click.Path(path_type=str), metavar="REGISTRY")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER")
-@generate_report.meant
+@generate_options.meant
 @output.json_option
 def files(
     registry: str, folder: Path, name: str | None, source: str | None, endpoints: Path | None, as_json: bool
@@ -318,7 +318,7 @@ def _one(asking: Asking, name: str | None, source: str | None) -> None:
         raise UsageError(f"of which source? {there}", next_command=output.typed("--source", found[0].name))
 
 
-def _batches(standings: Sequence[Standing]) -> None:
+def _batches(standings: Sequence[BatchStanding]) -> None:
     columns = ["batch", "status", "requests", "completed", "failed", "age", "left"]
     rows = []
     for standing in standings:
@@ -333,7 +333,7 @@ def _batches(standings: Sequence[Standing]) -> None:
             output.note(output.one_line(f"batch {standing.batch.number}: {words}"))
 
 
-def _batch(standing: Standing) -> dict[str, Any]:
+def _batch(standing: BatchStanding) -> dict[str, Any]:
     names = ("number", "stage", "batch_id", "status", "requests", "completed", "failed", "detail")
     told = {name: getattr(standing.batch, name) for name in names}
     return {**told, "age_s": standing.age_s, "expires_in_s": standing.expires_in_s, "problem": standing.problem or None}

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import generate_report, output
+from . import generate_options, output
+from .asking import Asking
 
 if TYPE_CHECKING:
     from ..builders.generate.endpoints import Server
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     ),
 )
 @output.registry_argument
-@generate_report.meant
-@generate_report.live
-@generate_report.dry_run_option
+@generate_options.meant
+@generate_options.live
+@generate_options.dry_run_option
 @output.json_option
 def command(
     registry: str, name: str | None, source: str | None, endpoints: Path | None, dry_run: bool, as_json: bool,
@@ -37,7 +38,7 @@ def command(
     several times at once: it asks for what has no answer, and writes the file. Exit status 1 when something failed or
     is still missing.
     """
-    asking = generate_report.Asking.of(registry, "sample", endpoints, as_json)
+    asking = Asking.of(registry, "sample", endpoints, as_json)
 
     def do(asked: Generation, server: Server) -> dict[str, Any]:
         return asking.tell(asked, server) if dry_run else asking.ask(asked, server, **how)

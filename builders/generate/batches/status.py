@@ -22,7 +22,7 @@ from .submit import adopt, release
 
 
 @dataclass(frozen=True)
-class Standing:
+class BatchStanding:
     """One batch. age_s: since it was planned. expires_in_s: until the service gives it up; None where it does not say,
     or it has ended. problem: why the service could not be asked, or "".
     """
@@ -37,7 +37,7 @@ class Standing:
 class Status:
     """requests: state -> number, of all that ever stood in a batch. to_collect: batches that ended and wait for it."""
 
-    batches: tuple[Standing, ...]
+    batches: tuple[BatchStanding, ...]
     requests: dict[str, int]
     to_collect: int
 
@@ -49,7 +49,7 @@ class Cancelled:
     knows; their requests are missing.
     """
 
-    batches: tuple[Standing, ...]
+    batches: tuple[BatchStanding, ...]
     never_created: tuple[int, ...]
     lost: tuple[int, ...]
 
@@ -93,7 +93,7 @@ def cancel(
         known = ", ".join(str(batch.number) for batch in mine) or "none"
         raise UsageError(f"no batch {unknown[0]} is open at {server.name!r}; open: {known}", where=str(ledger.path))
     chosen = [batch for batch in mine if numbers is None or batch.number in numbers]
-    stopped: list[Standing] = []
+    stopped: list[BatchStanding] = []
     never: list[int] = []
     lost: list[int] = []
     with Service(server, sleep) as service:
@@ -152,8 +152,8 @@ def _purse(work: Work, server: Server, batch: Batch) -> Purse:
     return Purse(work.folder, server.prices.get(batch.model), model=batch.model)
 
 
-def _standing(batch: Batch, problem: str) -> Standing:
+def _standing(batch: Batch, problem: str) -> BatchStanding:
     now_s = time.time()
     waiting = batch.stage == "open" and batch.status not in ENDED
     expires_in_s = batch.expires_s - now_s if waiting and batch.expires_s is not None else None
-    return Standing(batch, now_s - batch.planned_s, expires_in_s, problem)
+    return BatchStanding(batch, now_s - batch.planned_s, expires_in_s, problem)

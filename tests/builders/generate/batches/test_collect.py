@@ -199,7 +199,8 @@ def test_one_that_never_comes_whole_is_left_and_told(tmp_path: Path) -> None:
         done = collected(work, server, looks=3)
         assert (done.outcomes, done.open) == ({}, 1)
         assert done.problems[-1] == (
-            "batch 1: the file 00001.output.jsonl did not come whole in 4 tries; the last: it ends inside a line"
+            "batch 1: the file 00001.output.jsonl did not come whole in 4 tries; the last: it ends inside a line; "
+            "arm label collect --accept-cut takes what is there"
         )
         assert stand_in.counts()["content"] == 8
         assert submitted(work, server).open == 9  # and nothing is asked again
