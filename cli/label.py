@@ -104,7 +104,7 @@ def submit(
                 )
             if waiting:
                 output.note(f"next: {asking.typed(shlex.join(['arm', 'label', 'collect', registry]))}")
-        asking.failed |= bool(done.too_large.count)
+        asking.failed |= bool(done.too_large.count) or bool(done.stopped and not waiting)
         idle = not (waiting or done.stopped or done.too_large.count)  # then the labels are written, and told of
         return (asking.end(asked, server, stopped=None, way="submit") if idle else {}) | {
             "batches": done.batches, "adopted": done.adopted, "asked": done.asked, "answered": done.answered,
@@ -141,6 +141,10 @@ def status(registry: str, name: str | None, source: str | None, endpoints: Path 
                 )
             if waiting:
                 output.note(f"{_count(len(waiting), 'batch')} not collected yet; {found.to_collect} ended")
+            if unsure := [s.batch.number for s in found.batches if s.batch.stage == "planned"]:
+                output.note(
+                    f"whether batch {unsure[0]} was created is not known; the next arm label submit asks for it"
+                )
             if found.to_collect:
                 output.note(f"next: {asking.typed(f'arm label collect {shlex.quote(registry)}')}")
         return {
@@ -294,6 +298,8 @@ def _count(n: int, what: str) -> str:
 
 def _submitted(done: Submitted) -> str:
     before = f"{done.open:,} in batches that are open since earlier" if done.open else ""
+    if done.stopped and not (done.asked or done.open):
+        return "nothing was submitted"
     if done.asked:
         return f"{done.asked:,} requests in {_count(len(done.batches), 'batch')}{'; ' if before else ''}{before}"
     return f"nothing new was submitted: {before or f'{done.answered:,} requests are answered'}"

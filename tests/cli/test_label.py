@@ -276,3 +276,15 @@ def test_answers_that_are_always_cut_can_be_taken(here: Shell, monkeypatch: pyte
     assert set(told["failed"]) == {"missing"}
     assert told["complete"] + told["failed"]["missing"] == 6
     assert told["complete"] > 0
+
+
+def test_a_batch_that_could_not_be_created(here: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service.Service, "pause", lambda *_: None)
+    here.restart(Script(faults=(Fault("500", on="batches"),)))
+    assert here.run("arm label submit").status == 1
+    asked = "whether batch 1 was created is not known; the next arm label submit asks for it"
+    assert asked in here.run("arm label status").err
+    here.restart(Script(faults=(Fault("429", on="files", code="rate", message="come back"),)))
+    limited = here.run("arm label submit")
+    assert limited.status == 1
+    assert "nothing was submitted\nstopped: 429: rate come back; what is left is sent by the next" in limited.err
