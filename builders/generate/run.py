@@ -25,7 +25,6 @@ from .watching import Signals, Watch
 
 REFUSALS = 20  # so many in a row, without one success, and nothing more is sent
 GRACE_S = 10.0  # that requests under way have after an interrupt
-_SHOWN = 5  # kinds of refusals that are told
 
 Progress = Callable[[str, int, int], None]  # ("asking", requests with an outcome, all requests)
 # Why requests were not asked. elsewhere: other processes hold their shards, and are asking them.
@@ -37,8 +36,7 @@ class Ran:
     """What one run did. Counts are requests, but for ``sent``, which counts every try.
 
     already: answered before. in_batches: not asked, because an open batch may still answer them. not_asked: none of
-    that, and not asked now; ``stop`` says why.
-    words: of the refusals and failures that came most often, with how often. engine: what answered.
+    that, and not asked now; ``stop`` says why. The servers' words stand in the log.
     """
 
     total: int
@@ -48,9 +46,6 @@ class Ran:
     failed: int = 0
     sent: int = 0
     stop: Stop | None = None
-    words: tuple[tuple[str, int], ...] = ()
-    engine: str | None = None
-    engine_version: str | None = None
     in_batches: int = 0
 
     @property
@@ -112,9 +107,6 @@ def _share(
 
 def _together(work: Work, done: list[Ran]) -> Ran:
     """The account of several runs that shared one work."""
-    words: Counter[str] = Counter()
-    for ran in done:
-        words.update(dict(ran.words))
     # What one of them answered, another may have found answered, so that their own counts of it do not add up.
     log, ledger = AnswerLog(work.folder), Ledger(work.folder)
     answers = in_batches = 0
@@ -124,12 +116,11 @@ def _together(work: Work, done: list[Ran]) -> Ran:
             answers += (is_answered := outcomes.get(request.key) == "answered")
             in_batches += request.key in pending and not is_answered
     answered = sum(ran.answered for ran in done)
-    stops, served = {ran.stop for ran in done}, next((ran for ran in done if ran.engine), done[0])
+    stops = {ran.stop for ran in done}
     order: tuple[Stop, ...] = ("refused", "cap", "interrupt", "limit", "elsewhere")
     ran = Ran(
         done[0].total, max(0, answers - answered), answered, sum(ran.rejected for ran in done),
-        sum(ran.failed for ran in done), sum(ran.sent for ran in done), words=tuple(words.most_common(_SHOWN)),
-        engine=served.engine, engine_version=served.engine_version, in_batches=in_batches,
+        sum(ran.failed for ran in done), sum(ran.sent for ran in done), in_batches=in_batches,
     )  # fmt: skip
     return replace(ran, stop=next((stop for stop in order if stop in stops), None)) if ran.not_asked else ran
 
@@ -160,7 +151,6 @@ class _Run:
     notice: Notice
     clock: Clock
     counts: Counter[str] = field(default_factory=Counter)
-    words: Counter[str] = field(default_factory=Counter)
     stop: Stop | None = None
     error: BaseException | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -179,8 +169,7 @@ class _Run:
         count = self.counts
         ran = Ran(
             self.total, count["already"], count["answered"], count["rejected"], count["failed"], count["sent"],
-            words=tuple(self.words.most_common(_SHOWN)),
-            engine=self.caller.engine, engine_version=self.caller.engine_version, in_batches=count["in_batches"],
+            in_batches=count["in_batches"],
         )  # fmt: skip
         return replace(ran, stop=self.stop or "elsewhere") if ran.not_asked else ran
 
@@ -232,9 +221,6 @@ class _Run:
         if answer.outcome == "answered":
             self.unlucky = 0
             return
-        self.words[answer.detail] += 1
-        if len(self.words) > 1000:  # each may have its own number in it
-            self.words = Counter(dict(self.words.most_common(_SHOWN)))
         self.unlucky += 1
         enough = REFUSALS if answer.outcome == "rejected" else max(REFUSALS, self.caller.capacity)
         if hopeless or self.unlucky >= enough:

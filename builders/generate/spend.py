@@ -20,12 +20,10 @@ from typing import Any, Self
 
 from ...schemas.errors import ArmError, UsageError
 from .alive import HOST, started_at, state
-from .costs import NANO, Estimate, Rates, Tokens, counted, most_tokens
+from .costs import NANO, Rates, Tokens, counted, most_tokens
 from .endpoints import Price
 from .requests import Request
 from .spend_file import NAME, connected, create, told, transaction
-
-__all__ = ["NAME", "Estimate", "Purse", "Spent", "report"]
 
 _UNCOUNTED = 0  # the reservation of what has no price
 _LARGEST = 1_000_000 * NANO  # of one request: sums stay within 64 bits

@@ -18,7 +18,8 @@ from action_reward_models.builders.generate.endpoints import Price
 from action_reward_models.builders.generate.log import AnswerLog, shard_of
 from action_reward_models.builders.generate.run import run
 from action_reward_models.builders.generate.seeding import seed_log
-from action_reward_models.builders.generate.spend import NAME, Purse
+from action_reward_models.builders.generate.spend import Purse
+from action_reward_models.builders.generate.spend_file import NAME
 from action_reward_models.builders.generate.words import retry_after, words
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json

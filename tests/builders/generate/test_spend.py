@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from action_reward_models.builders.generate.costs import NANO, Rates, Tokens, counted, most_tokens
+from action_reward_models.builders.generate.costs import NANO, Estimate, Rates, Tokens, counted, most_tokens
 from action_reward_models.builders.generate.endpoints import Price
-from action_reward_models.builders.generate.spend import NAME, Estimate, Purse, report
+from action_reward_models.builders.generate.spend import Purse, report
+from action_reward_models.builders.generate.spend_file import NAME
 from action_reward_models.schemas.errors import ArmError, UsageError
 
 from .spender import COMMAND, PRICE, billed, request
