@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PROBE_S = 30.0
 _SHOWN = 10  # model ids in a message
+_LONGEST = 100  # characters of an engine's name, which stands in the log with every answer
 Engine = tuple[str | None, str | None]
 
 
@@ -79,7 +80,7 @@ def _models(response: Response) -> dict[str, str | None]:
     try:
         data = orjson.loads(response.content)
         return {
-            str(model["id"]): model["owned_by"] if isinstance(model.get("owned_by"), str) else None
+            str(model["id"]): plain(model["owned_by"])[:_LONGEST] if isinstance(model.get("owned_by"), str) else None
             for model in data["data"]
         }
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -96,7 +97,7 @@ async def _version(place: Place) -> str | None:
     except (ValueError, TimeoutError, openai.OpenAIError):
         return None
     version = data.get("version") if isinstance(data, dict) else None
-    return plain(version)[:100] if isinstance(version, str) else None
+    return plain(version)[:_LONGEST] if isinstance(version, str) else None
 
 
 async def _get(place: Place, path: str) -> Response:

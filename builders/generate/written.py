@@ -20,6 +20,7 @@ from .answers import Answer, Outcome
 
 Key = list[Any]  # ids and numbers by which lines are sorted
 Line = tuple[Key, dict[str, Any]]
+_LONGEST_NAMES = 2048  # characters
 
 
 @dataclass
@@ -89,9 +90,10 @@ def _entry(line: bytes) -> tuple[Key, str]:
 
 
 def joined(values: Iterable[str | None]) -> str | None:
-    """Names that servers gave, on one line, sorted; None where none gave any."""
-    named = {"".join(c for c in value if c.isprintable()).strip()[:200] for value in values if value}
-    return ",".join(sorted(named - {""}))[:2048] or None
+    """Names that servers gave, on one line, sorted; None where none gave any. What it made of several stays as it is
+    when it is given that again, as from a file."""
+    named = {"".join(filter(str.isprintable, value)).strip()[:_LONGEST_NAMES].strip() for value in values if value}
+    return ",".join(sorted(named - {""}))[:_LONGEST_NAMES].strip() or None
 
 
 def choices_of(answer: Answer, n: int) -> tuple[Outcome, str]:

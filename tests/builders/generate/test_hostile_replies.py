@@ -21,6 +21,7 @@ from action_reward_models.builders.generate.seeding import seed_log
 from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.builders.generate.spend_file import NAME
 from action_reward_models.builders.generate.words import retry_after, words
+from action_reward_models.builders.generate.written import joined
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json
 from action_reward_models.tests.builders.generate.batches.scenes import Waits
@@ -67,8 +68,8 @@ def test_a_reply_around_odd_numbers_is_kept_without_them(raw: bytes, tmp_path: P
         b'{"custom_id": "k", "response": {"status_code": 200, "body": %s}, "error": null}\n' % raw
     )
     join = Join({"k": Asked("k", "s|0", 0, 1, None, 1)}, "batch", (None, None))
-    joined = [one.answer for one in (*join.replies(file), *join.rest("nothing"))]
-    assert [one.outcome for one in joined] == ["answered"]
+    found = [one.answer for one in (*join.replies(file), *join.rest("nothing"))]
+    assert [one.outcome for one in found] == ["answered"]
 
 
 def test_json_without_a_bottom_is_no_reply_and_no_crash(tmp_path: Path) -> None:
@@ -176,3 +177,18 @@ def test_files_that_came_along_as_links_are_not_followed(tmp_path: Path) -> None
     (log / NAME).symlink_to(elsewhere / NAME)
     with pytest.raises(ArmError, match="symbolic link"):
         Purse(log, Price(1.0, 1.0))
+
+
+def test_names_that_a_server_gave_stay_as_they_were_written() -> None:
+    for names in ([f"m{'x' * 3000}", "other"], ["a\n\x1b[31m \ud800", "a"], ["y" * 2047 + " z"], [" ", None]):
+        assert joined([once := joined(names)]) == once
+        assert once is None or (once.isprintable() and len(once) <= 2048)
+
+
+def test_an_engine_with_a_book_for_a_name_is_not_written_down_with_every_answer(tmp_path: Path) -> None:
+    models = json.dumps({"data": [{"id": "m", "owned_by": "y\n\ud800" * 1000}]}).encode()
+    with loopback(lambda head: Reply(200, models) if head.method == "GET" else Reply()) as server:
+        assert run(ToyWork(tmp_path, 1, 1), keyless(server.url), "m").answered == 1
+    (answer,) = AnswerLog(tmp_path).shard(shard_of("state/0")).values()
+    assert answer.engine is not None
+    assert len(answer.engine) <= 100
