@@ -203,7 +203,8 @@ def collect(
             for problem in problems:
                 output.note(output.one_line(f"problem: {problem}"))
             _odd(odd)
-            output.note(f"collected: {', '.join(f'{n:,} {word}' for word, n in sorted(outcomes.items())) or 'nothing'}")
+            counts = ", ".join(f"{n:,} {word}" for word, n in sorted(outcomes.items()) if n)
+            output.note(f"collected: {counts or 'nothing'}")
         asking.failed |= bool(problems)
         told = {"outcomes": dict(outcomes), "problems": problems, "odd": dict(odd.told()), **more}
         return asking.end(asked, server, stopped=None, way="files" if outputs else "submit", collected=told)

@@ -284,6 +284,8 @@ def test_a_batch_that_could_not_be_created(here: Shell, monkeypatch: pytest.Monk
     assert here.run("arm label submit").status == 1
     asked = "whether batch 1 was created is not known; the next arm label submit asks for it"
     assert asked in here.run("arm label status").err
+    here.restart(Script(key="another"))
+    assert "next: is it the right key?" in here.run("arm label submit").err
     here.restart(Script(faults=(Fault("429", on="files", code="rate", message="come back"),)))
     limited = here.run("arm label submit")
     assert limited.status == 1

@@ -18,7 +18,7 @@ from .joining import Decided, Join, Names, Oddities
 from .ledger import Asked, Ledger
 from .lines import input_line, read_reply
 from .outcomes import write_down
-from .places import locked
+from .places import locked, submitting_elsewhere
 from .split import Part, prompt_tokens, too_large
 from .wanted import Wanted
 
@@ -64,7 +64,7 @@ def write_files(work: Work, model: str, folder: Path, limits: BatchLimits) -> Wr
         raise ArmError(f"cannot be made: {error.strerror}", where=str(folder)) from error
     with locked(work.folder, "submit", wait=False) as mine:
         if not mine:
-            raise ArmError("another process is submitting batches of it", where=str(work.folder))
+            raise submitting_elsewhere(work.folder)
         return _Writing(work, model, folder, replace(limits, tokens=None)).run()
 
 

@@ -30,6 +30,13 @@ def drop_inputs(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def submitting_elsewhere(folder: Path) -> ArmError:
+    return ArmError(
+        "another process is submitting batches of it", where=str(folder),
+        next_command="wait until it ended, and run this again",
+    )  # fmt: skip
+
+
 def _folder(path: Path) -> Path:
     if path.is_symlink():
         raise ArmError("is a symbolic link, and files of batches are not written through one", where=str(path))

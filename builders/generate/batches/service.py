@@ -54,7 +54,8 @@ class RefusedError(ArmError):
     """A 4xx. ``status`` is its number; nothing was done."""
 
     def __init__(self, message: str, where: str, status: int) -> None:
-        super().__init__(message, where=where)
+        advice = "is it the right key? endpoints.yaml names its variable" if status in (401, 403) else None
+        super().__init__(message, where=where, next_command=advice)
         self.status = status
 
 

@@ -16,7 +16,7 @@ from .collect import note_status
 from .joining import Decided
 from .ledger import Batch, Ledger
 from .outcomes import write_down
-from .places import batch_file, locked
+from .places import batch_file, locked, submitting_elsewhere
 from .service import ENDED, RefusedError, Service, UnreachableError
 from .submit import adopt, release
 
@@ -119,7 +119,7 @@ def _never_created(
     """Of those that an interrupted call planned. Where the service cannot tell, whoever names one knows."""
     with locked(work.folder, "submit", wait=False) as mine:
         if not mine:
-            raise UsageError("another process is submitting batches of it", where=str(work.folder))
+            raise submitting_elsewhere(work.folder)
         try:
             adopt(ledger, service, server)
         except UnreachableError:

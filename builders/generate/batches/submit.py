@@ -22,7 +22,7 @@ from .drafts import Draft
 from .joining import Names
 from .ledger import Ledger
 from .lines import input_line
-from .places import batch_file, batches_folder, drop_inputs, locked
+from .places import batch_file, batches_folder, drop_inputs, locked, submitting_elsewhere
 from .service import RefusedError, Service, UnreachableError
 from .split import Part, prompt_tokens, too_large
 from .wanted import Wanted
@@ -72,7 +72,7 @@ def submit(
         Purse(work.folder, price, cap_usd, model=model) as purse,
     ):
         if not mine:
-            raise ArmError("another process is submitting batches of it", where=str(work.folder))
+            raise submitting_elsewhere(work.folder)
         submission = _Submission(work, server, model, service, purse, limit, progress)
         try:
             submission.run()
@@ -93,6 +93,8 @@ def adopt(ledger: Ledger, service: Service, server: Server) -> list[int]:
         try:
             remote = service.find(batch.input_file_id, _metadata(ledger, batch.number, batch.sha256))
         except RefusedError as error:
+            if error.next_command:  # the key, not the question, is refused
+                raise
             told = f"batch {batch.number} may have been created, and the service does not say so"
             advice = f"cancel batch {batch.number}, if you know that it was not"
             raise ArmError(f"{told} ({error.message})", where=service.url, next_command=advice) from error
