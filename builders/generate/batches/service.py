@@ -181,7 +181,10 @@ class Service:
             if attempt == tries - 1:
                 if status == 429:
                     raise RefusedError(words, self.url, status)
-                raise UnreachableError(f"no answer in {tries} tries; the last: {words}", where=self.url)
+                raise UnreachableError(
+                    f"no answer in {tries} tries; the last: {words}", where=self.url,
+                    next_command="run this again when the server answers; what came is kept",
+                )  # fmt: skip
             self.pause(attempt, asked)
         raise AssertionError("the last try returns or raises")
 
