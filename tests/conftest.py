@@ -15,6 +15,7 @@ for _name in [name for name in os.environ if name.startswith(("HF_", "HUGGING"))
 _HOME = tempfile.mkdtemp(prefix="arm-tests-home-")
 os.environ |= {"HF_HOME": _HOME, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0"}
 os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+os.environ["USE_TORCH"] = "0"  # `datasets` would import it in every process that loads anything, two seconds each
 
 
 @pytest.fixture(scope="session", autouse=True)
