@@ -42,6 +42,7 @@ REASONS: Mapping[str, str] = {
     "image_missing": "the screenshot file is not there",
     "path_refused": "the screenshot's path leaves the source's folder",
     "no_state": "its state is not in the data",
+    "not_sampled": "a candidate of it could not be had from the model",
     "no_candidate_set": "no candidates were recorded for it",
     "no_label": "no label was recorded for it",
     "base_state_id": "the label does not say which draw it judges",
