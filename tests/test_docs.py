@@ -76,6 +76,7 @@ def run_guide(page: str, folder: Path, languages: str) -> None:
         run("arm hub stop --dir my-hub", folder)
 
 
+@pytest.mark.slow  # its commands run in the README's and in every verb's examples, too
 def test_the_guide_runs(tmp_path: Path) -> None:
     run_guide("registry.md", tmp_path, "sh sh sh sh python python sh sh sh sh sh sh sh python")
 

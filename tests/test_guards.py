@@ -172,6 +172,7 @@ def _example_files() -> list[Path]:
     return found
 
 
+@pytest.mark.slow  # what the wheel lacks is seen by the tests before
 @pytest.mark.timeout(900)  # it installs all dependencies
 def test_wheel_builds_a_dataset_outside_the_repo(wheel: Path, tmp_path: Path) -> None:
     """An empty venv with the wheel and its dependencies builds and loads the example, far from the checkout."""
