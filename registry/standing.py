@@ -7,19 +7,16 @@ has the registry and not the log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..builders.gathering import Progress
-from ..builders.generate.asking import AskWork
 from ..builders.generate.batches.ledger import Ledger
 from ..builders.generate.costs import Estimate
 from ..builders.generate.endpoints import Price
 from ..builders.generate.log import SHARDS, AnswerLog
-from ..builders.generate.requests import Request
-from ..builders.generate.sampling import SampleWork
 from ..builders.generate.spec import AskSpec, GenerateSpec
 from ..builders.generate.spend import report
 from ..builders.spec import BuildSpec
@@ -141,9 +138,9 @@ def standing(asked: Generation, price: Price | None = None, *, batch: bool = Fal
     units: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     unwritten = requests = to_ask = 0
-    for size, of_unit in _units(work, skipped):
+    for planned in work.plan(None, skipped):
         words = []
-        for request in of_unit:
+        for request in planned.requests:
             surplus.discard(request.key)
             word = known.get(request.key)
             if word != "answered" and request.key in pending:
@@ -156,12 +153,13 @@ def standing(asked: Generation, price: Price | None = None, *, batch: bool = Fal
         requests += len(words)
         word = next((w for w in ("not_asked", "in_batch") if w in words), None)
         word = word or next((w for w in words if w != "answered"), "answered")
-        units[word] += size
+        units[word] += planned.size
         if word not in ("not_asked", "in_batch"):
             as_known = (
-                held.get(r.key) and (held[r.key] == "answered") == (known[r.key] == "answered") for r in of_unit
+                held.get(r.key) and (held[r.key] == "answered") == (known[r.key] == "answered")
+                for r in planned.requests
             )
-            unwritten += size * (not all(as_known))
+            unwritten += planned.size * (not all(as_known))
     failed = {word: n for word, n in sorted(units.items()) if word not in ("answered", "in_batch", "not_asked")}
     return Standing(
         made, units.total(), units["answered"], failed, units["in_batch"], units["not_asked"], unwritten, len(surplus),
@@ -196,14 +194,6 @@ def words_of_failures(asked: Generation, most: int = 10) -> list[tuple[str, str,
         if request.key in failed
     )
     return [(*words, n) for words, n in counts.most_common(most)]
-
-
-def _units(work: SampleWork | AskWork, skipped: Counter[str]) -> Iterator[tuple[int, Sequence[Request]]]:
-    """(Sets or labels, the requests that they come from) of all that is planned."""
-    if isinstance(work, SampleWork):
-        yield from ((1, planned.requests) for planned in work.plan(None, skipped))
-    else:
-        yield from ((len(question.labels), (question.request,)) for question in work.plan(None, skipped))
 
 
 def _outcomes(folder: Path) -> dict[str, str]:

@@ -41,6 +41,14 @@ class Question:
     request: Request
     rendered_sha256: str
 
+    @property
+    def requests(self) -> tuple[Request]:
+        return (self.request,)
+
+    @property
+    def size(self) -> int:
+        return len(self.labels)
+
 
 @dataclass(frozen=True)
 class AskWork:

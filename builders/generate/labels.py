@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import partial
 
 from ...prompts.objects import verdicts
 from ...prompts.replies import Reply, parse_selection
 from ...schemas import jsonl
 from ...schemas.ids import canonical_json
-from .answers import Answer
+from . import written
+from .answers import Answer, Outcome
 from .asking import AskWork, Question
-from .log import SHARDS, AnswerLog
-from .written import Line, Written, choices_of, joined, write_lines
+from .log import AnswerLog
+from .written import Line, Written, choices_of, joined
 
 _MARKUP = re.compile(r"</?think(?:ing)?>|```[a-z]*\s*\Z")
 # What a request without a reply comes to.
@@ -20,35 +21,14 @@ _STATUS = {"rejected": "error", "failed": "error", "expired": "expired", "missin
 
 
 def write(work: AskWork) -> Written:
-    """Write the labels of every question that has an outcome.
-
-    Raises ArmError for a damaged log, and for a file that cannot be written.
-    """
-    written = Written()
-    write_lines(work.path, _runs(work, written))
-    return written
+    """Write the labels of every question that has an outcome. Raises ArmError as `written.write`."""
+    return written.write(work.path, AnswerLog(work.folder), work.plan, partial(_labels, work))
 
 
-def _runs(work: AskWork, written: Written) -> Iterator[list[Line]]:
-    log = AnswerLog(work.folder)
-    for shard in range(SHARDS):
-        answers = log.shard(shard)
-        lines: list[Line] = []
-        used: set[str] = set()
-        for question in work.plan(shard, written.skipped):
-            used.add(question.request.key)
-            answer = answers.get(question.request.key)
-            if answer is None:
-                written.count(None, len(question.labels))
-                continue
-            written.count(choices_of(answer, 1)[0], len(question.labels))
-            lines += _labels(work, question, answer)
-        written.stale += len(answers.keys() - used)
-        yield lines
-
-
-def _labels(work: AskWork, question: Question, answer: Answer) -> Iterator[Line]:
-    """The labels that one answer gives: its set's, and those of the other sets with the same actions."""
+def _labels(work: AskWork, question: Question, answers: list[Answer]) -> tuple[Outcome, list[Line]]:
+    """(what became of the question; the labels that its answer gives: its set's, and those of the other sets with the
+    same actions)."""
+    (answer,), lines = answers, list[Line]()
     outcome, detail = choices_of(answer, 1)
     choice = answer.choices[0] if outcome == "answered" else None
     said: Reply | None = None
@@ -88,7 +68,8 @@ def _labels(work: AskWork, question: Question, answer: Answer) -> Iterator[Line]
             "custom_id": question.request.key,
             "source_record_json": canonical_json({k: v for k, v in kept.items() if v is not None}),
         }
-        yield [row["state_id"], row["draw"], row["set_id"], question.repeat], label
+        lines.append(([row["state_id"], row["draw"], row["set_id"], question.repeat], label))
+    return outcome, lines
 
 
 def reasoning_of(text: str, apart: str | None) -> str:

@@ -29,6 +29,7 @@ class PlannedSet:
     n: int
     sampling: Mapping[str, Any]  # parameters as they are sent; None where one is not
     requests: tuple[Request, ...]
+    size: int = 1
 
 
 @dataclass(frozen=True)

@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from . import written
 from .answers import Answer, Choice, Outcome
-from .log import SHARDS, AnswerLog
+from .log import AnswerLog
 from .requests import Request
 from .sampling import PlannedSet, SampleWork
-from .written import Line, Written, choices_of, joined, write_lines
+from .written import Line, Written, choices_of, joined
 
 _LONGEST_DETAIL = 2000  # characters
 
 
 def write(work: SampleWork) -> Written:
-    """Write every set whose candidates all have an outcome; those that were not asked for yet wait for another time.
-
-    Raises ArmError for a damaged log, and for a file that cannot be written.
-    """
-    written = Written()
-    write_lines(work.path, _runs(work, written))
-    return written
+    """Write every set whose candidates all have an outcome. Raises ArmError as `written.write`."""
+    return written.write(work.path, AnswerLog(work.folder), work.plan, _record)
 
 
-def _runs(work: SampleWork, written: Written) -> Iterator[list[Line]]:
-    log = AnswerLog(work.folder)
-    for shard in range(SHARDS):
-        answers = log.shard(shard)
-        lines: list[Line] = []
-        used: set[str] = set()
-        for planned in work.plan(shard, written.skipped):
-            found = [answers.get(request.key) for request in planned.requests]
-            used.update(request.key for request in planned.requests)
-            known = [answer for answer in found if answer is not None]
-            if len(known) < len(found):
-                written.count(None)
-                continue
-            outcome, record = _record(planned, known)
-            written.count(outcome)
-            lines.append(([planned.state_id, planned.draw], record))
-        written.stale += len(answers.keys() - used)
-        yield lines
-
-
-def _record(planned: PlannedSet, answers: list[Answer]) -> tuple[Outcome, dict[str, Any]]:
-    """(what became of the set: answered, or the first other outcome; its line)."""
+def _record(planned: PlannedSet, answers: list[Answer]) -> tuple[Outcome, list[Line]]:
+    """(what became of the set: answered, or the first other outcome; its one line)."""
     candidates: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
     replied = []
@@ -75,7 +51,7 @@ def _record(planned: PlannedSet, answers: list[Answer]) -> tuple[Outcome, dict[s
         "candidates": candidates,
         "failures": failures,
     }
-    return failures[0]["outcome"] if failures else "answered", record
+    return failures[0]["outcome"] if failures else "answered", [([planned.state_id, planned.draw], record)]
 
 
 def _candidate(index: int, choice: Choice, tokens: int | None, request: Request) -> dict[str, Any]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import heapq
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, Protocol, TypeVar
 
 import orjson
 
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json
 from .answers import Answer, Outcome
+from .log import SHARDS, AnswerLog
+from .requests import Request
 
 Key = list[Any]  # ids and numbers by which lines are sorted
 Line = tuple[Key, dict[str, Any]]
@@ -50,6 +52,50 @@ class Written:
             self.complete += times
         else:
             self.failed[outcome] += times
+
+
+class Planned(Protocol):
+    """What becomes ``size`` lines together, once all of its requests have an outcome."""
+
+    @property
+    def requests(self) -> Sequence[Request]: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+P = TypeVar("P", bound=Planned)
+Plan = Callable[[int, Counter[str]], Iterable[P]]  # (shard, counter of what is skipped) -> what is planned
+Become = Callable[[P, list[Answer]], tuple[Outcome, list[Line]]]
+
+
+def write(path: Path, log: AnswerLog, plan: Plan[P], become: Become[P]) -> Written:
+    """Write into ``path`` what the answers in ``log`` become. What was not asked for yet waits for another time.
+
+    Raises ArmError for a damaged log, and for a file that cannot be written.
+    """
+    written = Written()
+    write_lines(path, _settled(log, plan, become, written))
+    return written
+
+
+def _settled(log: AnswerLog, plan: Plan[P], become: Become[P], written: Written) -> Iterator[list[Line]]:
+    for shard in range(SHARDS):
+        answers = log.shard(shard)
+        lines: list[Line] = []
+        used: set[str] = set()
+        for planned in plan(shard, written.skipped):
+            keys = [request.key for request in planned.requests]
+            used.update(keys)
+            known = [answers[key] for key in keys if key in answers]
+            if len(known) < len(keys):
+                written.count(None, planned.size)
+                continue
+            outcome, made = become(planned, known)
+            written.count(outcome, planned.size)
+            lines += made
+        written.stale += len(answers.keys() - used)
+        yield lines
 
 
 def write_lines(path: Path, runs: Iterable[list[Line]]) -> None:
