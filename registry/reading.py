@@ -326,7 +326,7 @@ class _Reader:
 
 def _brief(message: str) -> str:
     """``message`` for a terminal, without the middle of what it quotes at length: the advice stands at its end."""
-    text = plain(message)
+    text = plain(message).replace("\n", "\\n")
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 

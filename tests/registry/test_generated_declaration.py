@@ -198,6 +198,10 @@ BAD: list[tuple[str, str, list[tuple[int, str, str]]]] = [
         (28, f"{SOURCE}[2].label", "means nothing for teacher_labels with format: molmoweb; "
          "only for teacher_labels with format: table"),
     ]),
+    ("format: table", 'format: "a\\nb"', [  # what is quoted stays one line
+        (25, f"{SOURCE}[2].format", "is no format of teacher_labels: "),
+        (28, f"{SOURCE}[2].label", r"means nothing for teacher_labels with format: a\nb; only for "),
+    ]),
     ("path: generated/c.jsonl", "dataset: other/thing@1.0.0", [
         (10, f"{SOURCE}[1].format", "is not how a dataset is read; write format: table"),
         (15, f"{SOURCE}[1].sample", "says how a file is made, and nothing says which: add path"),
