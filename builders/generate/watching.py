@@ -29,7 +29,7 @@ class Signals:
             before = signal.getsignal(number)
             if before is signal.SIG_IGN:  # as in workers, whose parent decides
                 continue
-            with suppress(NotImplementedError):
+            with suppress(NotImplementedError):  # a loop that takes no signals, as of Windows; then they interrupt
                 self._loop.add_signal_handler(number, self._what)
                 self._set.append((number, before))
 
