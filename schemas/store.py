@@ -82,8 +82,9 @@ def _inline(node: Any, base: str) -> Any:
         urn, _, pointer = node["$ref"].partition("#/")
         base = urn.removeprefix("urn:action-reward-models:").replace(":", "-") if urn else base
         target: Any = _read(base)
-        for key in pointer.split("/"):
+        for key in filter(None, pointer.split("/")):  # none: the whole file
             target = target[key]
+        target = {k: v for k, v in target.items() if k not in ("$schema", "$id")}
         beside = {k: v for k, v in node.items() if k != "$ref"}
         assert set(beside) <= {"description"}, f"only a description may stand beside $ref, found {sorted(beside)}"
         return {**_inline(target, base), **beside}

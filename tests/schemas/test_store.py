@@ -117,6 +117,8 @@ def test_objects_are_closed(name: str) -> None:
     objects = [(path, node) for path, node in fields(store.load(name)) if "object" in node["type"]]
     assert objects
     open_ones = [path for path, node in objects if node.get("additionalProperties", True) is True]
+    if name == "recipe/1":  # what TRL and PEFT take is held against their own signatures
+        open_ones = [path for path in open_ones if path not in ("$.lora", "$.trainer")]
     if name in ("manifest/1", "model_manifest/1"):  # quotes settings and counts of other rooms as they are
         open_ones = [path for path in open_ones if path.count(".") < 2]
     assert open_ones == ([path for path, _ in objects] if name in ANY_SHAPE else [])

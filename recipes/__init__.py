@@ -1,0 +1,1 @@
+"""Trains, evaluates and merges checkpoints as recipes declare."""
