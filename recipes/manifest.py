@@ -1,0 +1,136 @@
+"""The manifest of a checkpoint (`model_manifest/1`): what it is, made in memory for the card and written last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from .. import __version__
+from ..schemas.errors import ArmError, Issue
+from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.manifest import NAME, identity_digest, is_safe_path
+from ..schemas.validate import for_schema
+
+CARD = "README.md"
+# What a model can be loaded from, and what is fetched of one. No pickle and no code: loading those would run them.
+WEIGHTS = ("*.safetensors",)
+PLAIN = ("*.json", "*.txt", "*.jinja")
+FOLDER: Mapping[str, None] = {"repo": None, "revision": None, "commit": None}  # where a model in a folder is from
+
+
+def identity(
+    recipe: Mapping[str, Any], *, name: str, namespace: str, version: str, dataset: Mapping[str, Any],
+    base: Mapping[str, Any] | None = None, init_from: Mapping[str, Any] | None = None, license: str | None = None,
+    description: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """Everything that decides whether a checkpoint is new.
+
+    dataset: {repo, revision, identity_sha256}. base: {repo, revision, commit, sha256}, or init_from: {repo, revision,
+    commit}; exactly one of them is given.
+    """
+    assert (base is None) != (init_from is None)
+    return {
+        "name": name,
+        "namespace": namespace,
+        "version": version,
+        "license": license,
+        "description": description,
+        "recipe": dict(recipe),
+        "dataset": dict(dataset),
+        "base": None if base is None else dict(base),
+        "init_from": None if init_from is None else dict(init_from),
+    }
+
+
+def parse(data: bytes, where: str) -> dict[str, Any]:
+    """The manifest in ``data``, checked against its schema: its paths then name nothing outside a folder.
+
+    Raises ArmError when it is none of this version.
+    """
+    try:
+        manifest = orjson.loads(data)
+    except ValueError as error:
+        raise ArmError(f"is not JSON: {error}", where=where) from error
+    if problems := for_schema("model_manifest/1").problems(manifest):
+        issues = [Issue(where, 0, place, message) for place, message in problems]
+        raise ArmError("is no manifest of a checkpoint", where=where, issues=issues)
+    assert isinstance(manifest, dict)
+    return manifest
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished checkpoint. Raises ArmError when there is none, and what `parse` raises."""
+    try:
+        data = (folder / NAME).read_bytes()
+    except OSError as error:
+        raise ArmError(f"is no finished checkpoint: it holds no {NAME}", where=str(folder)) from error
+    return parse(data, str(folder / NAME))
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a finished checkpoint, or None; a folder without a valid one is none."""
+    try:
+        return manifest_of(folder)
+    except ArmError:
+        return None
+
+
+def describe(
+    folder: Path, made: Mapping[str, Any], *, checkpoint: Mapping[str, Any], training: Mapping[str, Any] | None,
+    evaluations: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """The manifest of the files that lie in ``folder`` now, the card and an older manifest left aside; not written.
+
+    made: an `identity`. Raises ArmError for a file that no repository can hold, and when there is none.
+    """
+    files = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not is_safe_path(name):
+            raise ArmError("is no file that a repository can hold", where=str(path))
+        if name not in (CARD, NAME):
+            files[name] = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
+    if not files:
+        raise ArmError("holds no file of a checkpoint", where=str(folder))
+    manifest = {
+        "model_manifest": 1,
+        "identity_sha256": identity_digest(made),
+        "identity": dict(made),
+        "checkpoint": dict(checkpoint),
+        "training": None if training is None else dict(training),
+        "evaluations": [dict(one) for one in evaluations],
+        "environment": {
+            "files": files,
+            "action_reward_models": __version__,
+            "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        },
+    }
+    if problems := for_schema("model_manifest/1").problems(manifest):
+        raise ArmError(f"the manifest breaks its schema, which is a defect: {problems[:3]}")
+    return manifest
+
+
+def write(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest, last: a folder that holds one is complete."""
+    (folder / NAME).write_bytes(dumped(manifest))
+
+
+def dumped(manifest: Mapping[str, Any]) -> bytes:
+    """The bytes of ``manifest.json``."""
+    return orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+
+
+def folder_sha256(folder: Path) -> str:
+    """SHA-256 over the names and bytes of the files directly in ``folder`` that decide what a model is.
+
+    Raises ArmError when there is no config.json.
+    """
+    if not (folder / "config.json").is_file():
+        raise ArmError("is no model: it holds no config.json", where=str(folder))
+    named = {path for pattern in (*PLAIN, *WEIGHTS) for path in folder.glob(pattern) if path.is_file()}
+    found = [[path.name, file_sha256(path)] for path in sorted(named) if path.name != NAME]
+    return sha256_hex(canonical_json(found))
