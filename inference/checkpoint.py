@@ -1,0 +1,125 @@
+"""The model of a checkpoint, from files that hold numbers only: safetensors and JSON. Nothing in a folder is run.
+
+A checkpoint is in one of three layouts:
+
+=========  ========================================================================================================
+adapter    ``adapter_model.safetensors`` and ``adapter_config.json`` (LoRA of peft) beside the base model that they
+           belong to; of a scalar model also the head, twice: in the adapter, where peft and transformers find it
+           (``modules_to_save``), and in ``value_head.safetensors``, where others look for it. The two are the same.
+merged     The whole model: ``config.json`` and ``*.safetensors``.
+value_head Of a scalar model: ``value_head.safetensors`` alone, on top of the base model as it is.
+=========  ========================================================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from ..schemas.errors import ArmError
+from .adapter import WEIGHTS, load_adapter
+from .contract import Kind
+from .head import FILE as HEAD
+from .head import refuse_other, weight_of
+
+Layout = Literal["adapter", "merged", "value_head"]
+DTypeName = Literal["float32", "bfloat16"]
+SCORE = "score.weight"  # of every ...ForSequenceClassification of transformers; (1, hidden)
+
+
+def load_model(
+    folder: Path, *, kind: Kind, layout: Layout, base: Path | None, dtype: DTypeName, device: str | None = None
+) -> Any:
+    """The model of the checkpoint in ``folder``, in evaluation mode, on ``device``: a GPU if there is one.
+
+    base: folder of the base model; of the layouts that need one. dtype: of the weights of the base model; LoRA weights
+    and heads keep that of their file, float32.
+
+    Raises ArmError for weights that are missing, of another shape or not finite, for heads that differ, and for files
+    that are no safetensors.
+    """
+    below = folder if layout == "merged" else base
+    if below is None:
+        raise ArmError("the base model is needed, too: this checkpoint is not merged", where=str(folder))
+    model = load_base(below, kind=kind, dtype=dtype, with_head=layout == "merged")
+    width = model.config.get_text_config().hidden_size
+    if layout == "adapter":
+        model = load_adapter(model, folder, kind=kind)
+        if kind == "scalar":
+            refuse_other(folder / WEIGHTS, folder / HEAD, width)
+    elif layout == "value_head":
+        import torch
+
+        with torch.no_grad():
+            model.score.weight.copy_(weight_of(folder / HEAD, width))
+    return model.to(device or default_device()).eval()
+
+
+def load_base(folder: Path, *, kind: Kind, dtype: DTypeName, with_head: bool = False) -> Any:
+    """The model in ``folder`` with the head that ``kind`` needs: a score for each conversation, or the next token.
+
+    with_head: whether the score's weights come from the folder. Else they are drawn, and the caller fills them in.
+    Raises ArmError when the folder lacks any other weight.
+    """
+    import torch
+    import transformers
+
+    if not any(folder.glob("*.safetensors")):
+        raise ArmError("holds no weights in safetensors; other forms can run code and are not read", where=str(folder))
+    words: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, **words)
+        if kind == "scalar":
+            config.num_labels = 1
+            auto: Any = transformers.AutoModelForSequenceClassification
+        elif type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+            auto = transformers.AutoModelForImageTextToText
+        else:
+            auto = transformers.AutoModelForCausalLM
+        with quiet():
+            model, told = auto.from_pretrained(
+                folder,
+                config=config,
+                dtype=getattr(torch, dtype),
+                use_safetensors=True,
+                output_loading_info=True,
+                **words,
+            )
+    except (ValueError, OSError, RuntimeError, KeyError) as error:
+        raise ArmError(f"cannot be loaded: {error}", where=str(folder)) from error
+    drawn = {SCORE} if kind == "scalar" and not with_head else set()
+    if missing := sorted(set(told["missing_keys"]) - drawn):
+        raise ArmError(f"lacks weights of {type(model).__name__}: {_some(missing)}", where=str(folder))
+    if told["mismatched_keys"]:
+        raise ArmError(
+            f"holds weights of another shape: {_some(sorted(map(str, told['mismatched_keys'])))}", where=str(folder)
+        )
+    if with_head and kind == "scalar" and not torch.isfinite(model.score.weight).all():
+        raise ArmError(f"{SCORE} holds numbers that are not finite", where=str(folder))
+    return model
+
+
+def default_device() -> str:
+    """``cuda`` when there is a GPU, else ``cpu``."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what transformers says of weights that are missing or too many: it is checked here."""
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,119 @@
+"""What a checkpoint is used with: read from its manifest, and compared with what lies beside it.
+
+A model answers anything it is given, with the wrong words, the wrong pictures or the wrong tokens, too; only the
+figures get worse. So whatever decides what a model sees is refused when it is not what the checkpoint was trained with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from ..schemas.errors import ArmError, Issue
+from ..schemas.ids import file_sha256
+from ..schemas.manifest import NAME, is_safe_path
+from ..schemas.store import load
+from ..schemas.validate import RowValidator, compile_schema
+from .processor import Limits, Processor
+
+Kind = Literal["selection_arm", "scalar"]
+Contract = Mapping[str, Any]  # `checkpoint` of a `model_manifest/1`
+
+
+def read(folder: Path, kind: Kind | None = None) -> Contract:
+    """What the manifest in ``folder`` says the checkpoint is used with. Raises ArmError for none, or another kind."""
+    path = folder / NAME
+    try:
+        manifest = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise ArmError(f"is no finished checkpoint: it holds no {NAME}", where=str(folder)) from error
+    except ValueError as error:
+        raise ArmError(f"is not JSON: {error}", where=str(path)) from error
+    found = manifest.get("checkpoint") if isinstance(manifest, dict) else None
+    return checked(found, str(path), kind)
+
+
+def checked(contract: Any, where: str, kind: Kind | None = None) -> Contract:
+    """``contract``, which has the form of a manifest's ``checkpoint``. Raises ArmError with every problem."""
+    if problems := _form().problems(contract):
+        issues = [Issue(where, 0, f"$.checkpoint{place[1:]}", message) for place, message in problems]
+        raise ArmError("does not say what the checkpoint is used with", where=where, issues=issues)
+    assert isinstance(contract, Mapping)
+    if kind is not None and contract["kind"] != kind:
+        raise ArmError(f"is a {contract['kind']}, not a {kind}", where=f"{where} $.checkpoint.kind")
+    return contract
+
+
+def processor(folder: Path, contract: Contract) -> Processor:
+    """The processor that lies in ``folder``, with the limits of ``contract``.
+
+    Raises ArmError naming both values when template, tokenizer, limits or options are not those of the contract, and
+    for a tokenizer that pads with the token that ends a turn: a scalar model reads its score at the last token that is
+    not padding, so the end of a conversation would be taken for padding.
+    """
+    said = contract["processor"]
+    limits = Limits(said["max_tokens"], said["min_pixels"], said["max_pixels"])
+    made = Processor(folder, limits, said["template_options"])
+    for key, value in made.contract().items():
+        if value != said[key]:
+            raise differs(str(folder), f"processor.{key}", said[key], value)
+    refuse_padding(made)
+    return made
+
+
+def refuse_padding(processor: Processor) -> None:
+    """Raise ArmError when padding cannot be told from the end of a turn, or when there is no token to pad with."""
+    pad, end = processor.pad_token_id, processor.tokenizer.eos_token_id
+    if pad is None or pad == end:
+        told = "has no token to pad with" if pad is None else f"pads with {processor.tokenizer.eos_token!r}, too"
+        raise ArmError(
+            f"{told}: the end of a turn cannot be told from padding", where=str(processor.folder),
+            next_command='"pad_token": "<|endoftext|>"   # in tokenizer_config.json, or another that ends no turn',
+        )  # fmt: skip
+
+
+def refuse_other_prompt(folder: Path, contract: Contract) -> None:
+    """Raise ArmError when the prompt in ``folder`` is not that of the contract. None is fine: rows came ready-made."""
+    said = contract["prompt"]
+    if said["file"] is None:
+        return
+    path = folder / said["file"]
+    if not is_safe_path(said["file"]) or not path.is_file():
+        raise ArmError("the prompt that it was trained with is missing", where=str(path))
+    if (found := prompt_sha256(path)) != said["sha256"]:
+        raise differs(str(path), "prompt.sha256", said["sha256"], found)
+
+
+def prompt_sha256(path: Path) -> str:
+    """The hash over what the prompt in the file is, not the one that it states. Raises ArmError for no prompt."""
+    try:
+        prompt = orjson.loads(path.read_bytes())
+        parts = {key: prompt[key] for key in ("options", "renderer", "template")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArmError(f"is no prompt of a build: {error}", where=str(path)) from error
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def refuse_other_base(base: Path, contract: Contract) -> None:
+    """Raise ArmError when the tokenizer of ``base`` is not the one that the checkpoint was trained with."""
+    path = base / "tokenizer.json"
+    if path.is_file() and (found := file_sha256(path)) != contract["processor"]["tokenizer_sha256"]:
+        raise differs(str(path), "processor.tokenizer_sha256", contract["processor"]["tokenizer_sha256"], found)
+
+
+def differs(where: str, key: str, said: Any, found: Any) -> ArmError:
+    """The error of a checkpoint that was trained with ``said`` and is beside ``found``."""
+    return ArmError(
+        f"the checkpoint was trained with {key} {said!r}, and here is {found!r}; its answers would mean nothing",
+        where=where, next_command="use the files that were published with the checkpoint, unchanged",
+    )  # fmt: skip
+
+
+@cache
+def _form() -> RowValidator:
+    return compile_schema(load("model_manifest/1")["properties"]["checkpoint"])

@@ -1,0 +1,68 @@
+"""Checkpoints and base models from the Hub, at a commit: safetensors and plain text, nothing that can run."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ..schemas.errors import ArmError
+from . import contract as contracts
+from .adapter import read_config
+from .contract import Contract
+
+ALLOWED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
+IGNORED = ("*/*.safetensors",)  # other forms of the same weights
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_OFFICIAL = "https://huggingface.co"
+
+
+def checkpoint(repo: str, revision: str) -> Path:
+    """Folder of the published checkpoint. Raises ArmError when it cannot be had."""
+    return _snapshot(repo, revision)
+
+
+def base_of(folder: Path, contract: Contract) -> Path:
+    """Folder of the base model that the checkpoint in ``folder`` names, fetched at its commit.
+
+    Raises ArmError when it was trained on a folder, and when the adapter names another base than the contract.
+    """
+    said = contract["base"]
+    if said["repo"] is None or said["commit"] is None:
+        raise ArmError(
+            "was trained on a base model in a folder; say where that is", where=str(folder), next_command="base=FOLDER"
+        )
+    if contract["layout"] == "adapter":
+        config = read_config(folder)
+        for key, name in (("repo", "base_model_name_or_path"), ("commit", "revision")):
+            if config.get(name) != said[key]:
+                raise contracts.differs(
+                    f"{folder}/adapter_config.json $.{name}", f"base.{key}", said[key], config.get(name)
+                )
+    return _snapshot(said["repo"], said["commit"])
+
+
+def _snapshot(repo: str, revision: str) -> Path:
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    token = _token()
+    try:
+        commit = revision
+        if not _COMMIT.fullmatch(revision):  # names move; what is loaded is one state of the repository
+            commit = str(huggingface_hub.HfApi(token=token).model_info(repo, revision=revision).sha)
+        return Path(
+            huggingface_hub.snapshot_download(
+                repo, revision=commit, token=token, allow_patterns=list(ALLOWED), ignore_patterns=list(IGNORED)
+            )
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise ArmError(f"cannot be fetched: {str(error).strip()}", where=f"{repo}@{revision}") from error
+
+
+def _token() -> Any:
+    """HF_TOKEN; the login that is saved on this machine belongs to the official Hub and is sent to no other."""
+    if token := os.environ.get("HF_TOKEN"):
+        return token
+    return None if os.environ.get("HF_ENDPOINT", _OFFICIAL).rstrip("/") == _OFFICIAL else False

@@ -1,0 +1,107 @@
+"""A scalar reward model: one score for each reply to a prompt, the higher the better.
+
+model = ScalarRewardModel.from_pretrained("owner/name", revision="v1.0.0")
+scores = model.score(prompt, [screenshot], replies)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..schemas.errors import ArmError
+from . import contract as contracts
+from .batches import TOKENS, arrays, batches, refuse_long
+from .checkpoint import load_model
+from .contract import Contract
+from .fetch import base_of, checkpoint
+from .processor import Encoded, Message, Processor
+
+
+class ScalarRewardModel:
+    """A loaded model with its processor and its contract, the manifest's ``checkpoint``.
+
+    A score is read at the last token of the whole conversation, as the chat template renders it. Under the templates
+    of the Qwen families that is the line break after ``<|im_end|>``; the contract names it, and a conversation that
+    ends in any other is refused. A score has no unit and no zero: only differences between replies to one prompt mean
+    anything.
+    """
+
+    kind = "scalar"
+
+    def __init__(self, model: Any, processor: Processor, contract: Contract, *, tokens: int = TOKENS) -> None:
+        self.model, self.processor, self.contract, self.tokens = model, processor, contract, tokens
+        # transformers reads a score at the last token that is not this one.
+        model.config.get_text_config().pad_token_id = processor.pad_token_id
+
+    @classmethod
+    def open(
+        cls, folder: Path, *, base: Path | None = None, contract: Contract | None = None, device: str | None = None
+    ) -> ScalarRewardModel:
+        """The checkpoint in ``folder``.
+
+        base: folder of its base model; without one it is fetched from the Hub at its commit, if it is needed.
+        contract: what it is used with; its manifest says it, once there is one.
+        Raises ArmError for anything that is not what it was trained with; see `load_model` for the weights.
+        """
+        said = (
+            contracts.read(folder, "scalar") if contract is None else contracts.checked(contract, str(folder), "scalar")
+        )
+        return cls(*loaded(folder, base, said, device), said)
+
+    @classmethod
+    def from_pretrained(cls, repo: str, *, revision: str, device: str | None = None) -> ScalarRewardModel:
+        """The published checkpoint ``repo`` at a tag, branch or commit, and its base model at the commit it names."""
+        return cls.open(checkpoint(repo, revision), device=device)
+
+    def score(
+        self, prompt: Sequence[Message], images: Sequence[bytes], replies: Sequence[Sequence[Message]]
+    ) -> list[float]:
+        """One score for each reply to ``prompt``; each reply is the messages that follow.
+
+        images: bytes of the pictures of prompt and reply, in the order in which they are shown.
+        """
+        return self.score_encoded([self.processor.scalar(prompt, images, reply) for reply in replies])
+
+    def score_encoded(self, rows: Sequence[Encoded]) -> list[float]:
+        """One score for each conversation, in their order, whatever batches they are scored in.
+
+        Raises ArmError for a conversation that is longer than the contract allows or ends in another token than the
+        one that is scored, and for a score that is not finite.
+        """
+        import torch
+
+        refuse_long(rows, self.processor.limits.max_tokens)
+        head = self.contract["head"]
+        for place, row in enumerate(rows):
+            if row.input_ids[-1] != head["scored_token_id"]:
+                ends = self.processor.tokenizer.decode(row.input_ids[-1:])
+                raise ArmError(
+                    f"conversation {place} ends in {ends!r}, and the score is read at {head['scored_token']!r}"
+                )
+        scores = [math.nan] * len(rows)
+        for batch in batches(rows, self.tokens):
+            given = arrays(self.processor, [rows[place] for place in batch], self.model)
+            with torch.inference_mode():
+                found = self.model(**given, use_cache=False).logits[:, 0].float().tolist()  # (B, 1) -> (B,)
+            for place, score in zip(batch, found, strict=True):
+                if not math.isfinite(score):
+                    raise ArmError(f"the score of conversation {place} is {score}; the weights are damaged")
+                scores[place] = score
+        return scores
+
+
+def loaded(folder: Path, base: Path | None, contract: Contract, device: str | None) -> tuple[Any, Processor]:
+    """Model and processor of a checkpoint, after everything that ``contract`` says was compared."""
+    processor = contracts.processor(folder, contract)
+    contracts.refuse_other_prompt(folder, contract)
+    if base is None and contract["layout"] != "merged":
+        base = base_of(folder, contract)
+    if base is not None:
+        contracts.refuse_other_base(base, contract)
+    model = load_model(
+        folder, kind=contract["kind"], layout=contract["layout"], base=base, dtype=contract["dtype"], device=device
+    )
+    return model, processor

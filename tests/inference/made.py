@@ -1,0 +1,86 @@
+"""Checkpoints of tiny models with weights drawn by chance, as training would leave them. For a process with torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+from action_reward_models.inference import adapter, head
+from action_reward_models.inference.processor import Limits, Processor
+from action_reward_models.schemas.ids import sha256_hex
+
+LIMITS = Limits(2048, 32 * 32, 96 * 96)
+PROMPT = {"template": {"text": "x"}, "options": {}, "renderer": 1}
+
+
+def conversation(sees: bool, shown: str = "Click the red button.") -> list[dict[str, Any]]:
+    """A prompt of one turn, with a picture where the model sees."""
+    text = {"type": "text", "text": shown}
+    return [{"role": "user", "content": [text, {"type": "image"}] if sees else [text]}]
+
+
+def reply(text: str) -> list[dict[str, Any]]:
+    return [{"role": "assistant", "content": [{"type": "text", "text": text}]}]
+
+
+def make(
+    folder: Path,
+    base: Path,
+    kind: Any,
+    *,
+    dtype: str = "float32",
+    options: dict[str, Any] | None = None,
+    repo: str | None = None,
+    commit: str | None = None,
+) -> dict[str, Any]:
+    """An adapter checkpoint on ``base`` in ``folder``, manifest included; returns the contract."""
+    import torch
+    from action_reward_models.inference.checkpoint import load_base
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(7)
+    folder.mkdir(parents=True)
+    model = load_base(base, kind=kind, dtype=dtype)  # type: ignore[arg-type]
+    kept = {"modules_to_save": ["score"]} if kind == "scalar" else {}
+    config = LoraConfig(
+        r=4, lora_alpha=8, target_modules="all-linear", exclude_modules=r".*visual.*", task_type=adapter.TASKS[kind], **kept
+    )
+    made = get_peft_model(model, config)
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if "lora_" in name or "score.modules_to_save" in name:
+                weight.normal_(std=0.2)
+    made.save_pretrained(str(folder), save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)
+    if kind == "scalar":
+        head.write(folder / head.FILE, made.base_model.model.score.modules_to_save.default.weight)
+    settings = json.loads((folder / adapter.CONFIG).read_bytes())
+    settings |= {"base_model_name_or_path": repo, "revision": commit}
+    (folder / adapter.CONFIG).write_bytes(orjson.dumps(settings))
+    processor = Processor(base, LIMITS, options)
+    processor.save(folder)
+    (folder / "prompts").mkdir()
+    digest = sha256_hex(orjson.dumps(PROMPT, option=orjson.OPT_SORT_KEYS))
+    (folder / "prompts" / "own.json").write_bytes(orjson.dumps({**PROMPT, "id": "own/1", "sha256": digest}))
+    scored = None
+    if kind == "scalar":
+        ids = processor.scalar(conversation(False), [], reply("x")).input_ids
+        scored = {
+            "file": head.FILE,
+            "scored_token_id": ids[-1],
+            "scored_token": processor.tokenizer.decode(ids[-1:]),
+        }
+    contract = {
+        "kind": kind,
+        "layout": "adapter",
+        "architecture": type(model).__name__,
+        "dtype": dtype,
+        "base": {"repo": repo, "commit": commit, "sha256": None if repo else "0" * 64},
+        "prompt": {"id": "own/1", "sha256": digest, "file": "prompts/own.json"},
+        "processor": processor.contract(),
+        "head": scored,
+    }
+    (folder / "manifest.json").write_bytes(orjson.dumps({"checkpoint": contract}))
+    return contract
