@@ -21,7 +21,7 @@ from .escape import escape
 from .options import PromptOptions
 from .replies import parse_selection
 from .substitution import Text, nested
-from .template import Kind, Template, builtin, parse_text, parse_yaml
+from .template import Kind, Template, builtin, of_json, parse_text, parse_yaml
 from .view import StateView, Unrenderable
 
 RENDERER_VERSION: Final = 1  # raise it with every change to what any prompt renders to
@@ -38,6 +38,7 @@ __all__ = [
     "Unrenderable",
     "load_prompt",
     "load_prompt_file",
+    "prompt_of_json",
     "rendered_sha256",
 ]
 
@@ -235,6 +236,25 @@ def load_prompt_file(path: Path | str, sha256: str, options: PromptOptions) -> P
         ) from error
     read = parse_yaml if path.suffix in (".yaml", ".yml") else parse_text
     return _prompt(f"file:{found[:12]}", read(text, str(path)), options)
+
+
+def prompt_of_json(data: object, where: str) -> Prompt:
+    """Return the prompt that ``Prompt.to_json`` wrote: ``prompts/<id>.json`` of builds and checkpoints.
+
+    Raises ArmError for what is no prompt, for one of another renderer version, and for one whose hash is not its own.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("id"), str) or not isinstance(data.get("template"), dict):
+        raise ArmError("is no prompt", where=where)
+    if data.get("renderer") != RENDERER_VERSION:
+        raise ArmError(
+            f"was made for version {data.get('renderer')} of the renderer, and this one is {RENDERER_VERSION}",
+            where=where, next_command="use the version of action-reward-models that made it",
+        )  # fmt: skip
+    options = data.get("options")
+    made = _prompt(data["id"], of_json(data["template"], where), PromptOptions.from_mapping(options if options else {}))
+    if made.sha256 != data.get("sha256"):
+        raise ArmError(f"says that its hash is {data.get('sha256')}, and it is {made.sha256}", where=where)
+    return made
 
 
 def rendered_sha256(messages: Sequence[Message], images_sha256: Sequence[str]) -> str:

@@ -98,6 +98,18 @@ def parse_yaml(text: str, where: str) -> Template:
     return _checked(Template(kind, data.get("system") or "", data["user"], fragments), where)
 
 
+def of_json(data: Mapping[str, Any], where: str) -> Template:
+    """The template that ``Template.to_json`` wrote. Raises ArmError like `parse_yaml`; none may be missing."""
+    try:
+        kind, fragments = data["kind"], dict(data["fragments"])
+        found = Template(kind, str(data["system"]), str(data["user"]), {str(k): str(v) for k, v in fragments.items()})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArmError(f"is no template: {error!r}", where=where) from error
+    if kind not in _REQUIRED or set(fragments) != set(_FRAGMENTS):
+        raise ArmError("is no template of this version: it has another kind or other fragments", where=where)
+    return _checked(found, where)
+
+
 def parse_text(text: str, where: str) -> Template:
     """A plain text is the user turn of a prompt with the built-in fragments and no system turn."""
     kind: Kind = "selection" if "{{candidates}}" in text else "scalar"
