@@ -30,8 +30,8 @@ GOLDEN = {
     "bench_item/two_options": "4fb48a61978fd6a06f7de1e6dfed15176d1ca03f6aee539d900edc5edfcb419e",
     "applied_review/relabel": "7de2c97c64b54a0ecb53e9112434e20b537940fea84c98728fc40d251b35c6aa",
     "exclusion/dropped": "7a3b41648cf09daaba19549d0f6fb2768cd435ae52f9dc2da8dd21d9de492b2a",
-    "eval_prediction/scores": "2c7384806d099d29b721cce793af53d81fa650e242b2884ac6f69e8a65cead3d",
-    "eval_report/whole": "e202b60d4184a44e51c77c0d9d80fe8cf19547d8b7710a607862fbcc859a1002",
+    "eval_prediction/scores": "cde60c6133d5b6911d9f305cd837e3f1f669eb96b10dac454028d48b25f0185b",
+    "eval_report/whole": "c47ef10c7740cc3d5cd9965aeda5d2c4213832b90599d0cb8a3eccfa35c21f74",
 }
 PROVENANCE = {
     "state/1": ["source"],
@@ -111,9 +111,13 @@ def test_the_canonical_form_as_text() -> None:
     codec = digests.for_schema("eval_prediction/1")
     numbers: dict[str, Any] = {"scores": [1, 0.1, -0.0, 0.00001, 1e-7, None, 5e-324], "order": [0.0, 2**53 - 1]}
     numbers |= {"item_id": "i", "predicted_index": 1.0, "reference_index": None, "status": "ok"}
-    assert codec.canonical(numbers | {"exact": True, "equivalent": None}) == (
-        b'{"equivalent":null,"exact":true,"item_id":"i","order":[0,9007199254740991],"predicted_index":1,'
-        b'"reference_index":null,"scores":[1.0,0.1,0.0,0.00001,1e-7,null,5e-324],"status":"ok"}'
+    numbers |= {"exact": True, "equivalent": None, "unit": "set", "state_id": None, "host": None, "verb": "click"}
+    numbers |= {"turn": 2.0, "order_index": 0, "action_index": [0], "near_index": [], "picks": []}
+    assert codec.canonical(numbers | {"repeats": {"pairs": 3, "exact": 2.0, "equivalent": 3}}) == (
+        b'{"action_index":[0],"equivalent":null,"exact":true,"host":null,"item_id":"i","near_index":[],'
+        b'"order":[0,9007199254740991],"order_index":0,"picks":[],"predicted_index":1,"reference_index":null,'
+        b'"repeats":{"equivalent":3,"exact":2,"pairs":3},"scores":[1.0,0.1,0.0,0.00001,1e-7,null,5e-324],'
+        b'"state_id":null,"status":"ok","turn":2,"unit":"set","verb":"click"}'
     )
 
 

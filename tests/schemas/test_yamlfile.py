@@ -130,7 +130,7 @@ def test_lines_of_values_and_of_places_that_are_not_there(tmp_path: Path) -> Non
     text = "# card\nmetric: m\nbaselines:\n\n- name: a\n  value: 1\n-\n  name: b\n  value: 2\n" + "".join(
         f"{name}:\n" for name in [*nulls, "value", "task_set_sha256", "dataset_commit", "model_commit"]
     )
-    file = read(write(tmp_path, text + "n: 1\nn_valid: 1"), "eval_report/1")
+    file = read(write(tmp_path, text + "n: 1\nn_valid: 1\ndifferences: []"), "eval_report/1")
     lines = {
         path: file.line(path) for path in ("$", "$.metric", "$.baselines", "$.baselines[0]", "$.baselines[1].value")
     }
