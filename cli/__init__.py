@@ -19,7 +19,7 @@ VERBS: dict[str, str] = {
     "init": "Write a registry.yaml, from scratch or from a folder of trajectories.",
     "import": "Look into somebody's files and write the registry that builds them.",
     "export": "Write a build in the files of another format.",
-    "validate": "Check a registry and its sources, a built directory, or a file of records.",
+    "validate": "Check a registry and its sources, a recipe, a built directory, or a file of records.",
     "lock": "Write down what the references of a registry stand for.",
     "sample": "Sample the declared candidates from a model.",
     "label": "Ask a teacher for the declared labels: run, submit, status, collect, cancel, files.",
