@@ -13,9 +13,7 @@ def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor) -> torch.Tensor:
     return -f.logsigmoid(chosen - rejected).mean()
 
 
-def soft_bradley_terry(
-    chosen: torch.Tensor, rejected: torch.Tensor, margins: torch.Tensor, k: float
-) -> torch.Tensor:
+def soft_bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, margins: torch.Tensor, k: float) -> torch.Tensor:
     """Mean cross-entropy of sigmoid(chosen - rejected) against sigmoid(k * margin); all (B,), margins in [0, 1]."""
     return f.binary_cross_entropy_with_logits(chosen - rejected, torch.sigmoid(k * margins))
 

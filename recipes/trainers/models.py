@@ -11,31 +11,44 @@ import orjson
 import peft
 import torch
 import transformers
-from safetensors.torch import save_file
+from torch import nn
 
+from ...inference import head
+from ...inference.checkpoint import load_base
 from ...inference.processor import Processor
 from ...schemas.errors import ArmError
+from ..arguments import owned
 from ..inputs import Inputs
 from ..recipe import Recipe
 
-HEAD = "value_head.safetensors"
 # The vision tower and what leads from it to the language model stand below this name in the Qwen families.
 _VISION = "visual"
 _VISUAL = re.compile(rf"(^|\.){_VISION}\.")
 
 
+class Float32Head(nn.Linear):
+    """The head, in float32 whatever the model computes in: scores that differ by a thousandth stay apart."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            return super().forward(hidden.float())
+
+
 def load(inputs: Inputs, processor: Processor) -> Any:
-    """The base with LoRA and, of a scalar model, its head: new ones, or those of the checkpoint that is trained further.
+    """The base with LoRA and, of a scalar model, its head: new, or those of the checkpoint that is trained further.
 
     LoRA and head are float32, whatever the base is. Raises ArmError when what is to be trained is not there.
     """
     recipe = inputs.recipe
     transformers.set_seed(recipe.seed)
-    base = _base(inputs.base, recipe, processor)
+    base = load_base(inputs.base, kind=recipe.kind, dtype=recipe.dtype)
+    if recipe.kind == "scalar":
+        base.score = _new_head(base.config.get_text_config().hidden_size, recipe)
+        base.config.get_text_config().pad_token_id = processor.pad_token_id
     if inputs.start is not None:
         if not (inputs.start / "adapter_model.safetensors").is_file():
             raise ArmError("holds no adapter_model.safetensors", where=str(inputs.start))
-        model = peft.PeftModel.from_pretrained(base, inputs.start, is_trainable=True)
+        model = peft.PeftModel.from_pretrained(base, str(inputs.start), is_trainable=True)
     else:
         transformers.set_seed(recipe.seed)
         model = peft.get_peft_model(base, lora_config(recipe))
@@ -53,33 +66,25 @@ def load(inputs: Inputs, processor: Processor) -> Any:
 
 
 def lora_config(recipe: Recipe) -> peft.LoraConfig:
-    """The recipe's LoRA, with what else decides."""
+    """The recipe's LoRA, with what else decides. Raises ArmError for arguments that peft refuses."""
     assert recipe.lora is not None
-    given: dict[str, Any] = {"task_type": "CAUSAL_LM", **recipe.lora}
+    if refused := owned("lora", recipe.lora):
+        raise ArmError("; ".join(f"lora.{name} {why}" for name, why in refused), where=str(recipe.path))
+    given: dict[str, Any] = {**recipe.lora, "task_type": "CAUSAL_LM"}
     if recipe.kind == "scalar":
         given |= {"task_type": "SEQ_CLS", "modules_to_save": ["score"]}
     if recipe.vision == "frozen":
         given["exclude_modules"] = rf"(.*\.)?{_VISION}\..*"
-    return peft.LoraConfig(**given)
+    try:
+        return peft.LoraConfig(**given)
+    except (TypeError, ValueError) as error:
+        raise ArmError(f"lora: {error}", where=str(recipe.path)) from error
 
 
-def _base(folder: Path, recipe: Recipe, processor: Processor) -> Any:
-    classes = transformers.AutoModelForSequenceClassification
-    more: dict[str, Any] = {"num_labels": 1}
-    if recipe.kind == "selection_arm":
-        more = {}
-        sees = processor.pictures is not None
-        classes = transformers.AutoModelForImageTextToText if sees else transformers.AutoModelForCausalLM
-    model = classes.from_pretrained(
-        folder, dtype=getattr(torch, recipe.dtype), trust_remote_code=False, use_safetensors=True,
-        local_files_only=True, **more,
-    )  # fmt: skip
-    if recipe.kind == "scalar":
-        weight = torch.zeros(model.score.weight.shape)
-        weight.normal_(0, recipe.head_std, generator=torch.Generator().manual_seed(recipe.seed))
-        model.score.weight.data = weight
-        model.config.get_text_config().pad_token_id = processor.pad_token_id
-    return model
+def _new_head(width: int, recipe: Recipe) -> Float32Head:
+    made = Float32Head(width, 1, bias=False)
+    nn.init.normal_(made.weight, 0, recipe.head_std, generator=torch.Generator().manual_seed(recipe.seed))
+    return made
 
 
 def save(model: Any, folder: Path, *, base: Mapping[str, Any]) -> None:
@@ -89,10 +94,12 @@ def save(model: Any, folder: Path, *, base: Mapping[str, Any]) -> None:
     path = folder / "adapter_config.json"
     config = orjson.loads(path.read_bytes())
     config |= {"base_model_name_or_path": base["repo"], "revision": base["commit"]}
+    for key in ("target_modules", "modules_to_save"):  # sets, in an order of chance
+        if isinstance(config[key], list):
+            config[key] = sorted(set(config[key]))
     path.write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
-    if (head := head_of(model)) is not None:
-        weight = head.detach().cpu().float().contiguous()
-        save_file({"v_head.summary.weight": weight, "v_head.summary.bias": torch.zeros(1)}, folder / HEAD)
+    if (weight := head_of(model)) is not None:
+        head.write(folder / head.FILE, weight)
 
 
 def head_of(model: Any) -> torch.Tensor | None:

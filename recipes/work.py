@@ -1,0 +1,146 @@
+"""The work folder of a training: what is finished is kept in it, so that nothing is done twice or lost.
+
+::
+
+    identity.json     what is trained, and in how many processes; another training is refused
+    rows/             the rows, prepared
+    trainer/          the trainer's own checkpoints, to go on from; never published
+    made/             what becomes the checkpoint
+    weights.json, reloaded.json, evaluated.json    what each finished stage found
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..schemas.errors import ArmError
+from ..schemas.ids import canonical_json, sha256_hex
+from .inputs import Inputs
+from .manifest import trained_from
+
+_IDENTITY, _LOCK = "identity.json", "lock"
+AGAIN = "arm train --restart"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One work folder, which this process has."""
+
+    folder: Path
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "rows"
+
+    @property
+    def trainer(self) -> Path:
+        return self.folder / "trainer"
+
+    @property
+    def made(self) -> Path:
+        return self.folder / "made"
+
+    def read(self, stage: str) -> Any:
+        """What the finished stage found, or None."""
+        with contextlib.suppress(FileNotFoundError):
+            return orjson.loads((self.folder / f"{stage}.json").read_bytes())
+        return None
+
+    def finish(self, stage: str, found: Any) -> Any:
+        """Keep what a stage found: it is finished."""
+        _write(self.folder / f"{stage}.json", found)
+        return found
+
+
+@contextmanager
+def opened(folder: Path, inputs: Inputs, processes: int, *, restart: bool) -> Iterator[Work]:
+    """The work folder of this training, made when there is none; with ``restart`` what it held is gone.
+
+    Raises ArmError while another process has it, for a folder of another training, and for one that somebody else
+    owns: checkpoints of a trainer are loaded from it.
+    """
+    wanted = {"trained_from": trained_from(inputs.identity), "processes": processes}
+    wanted["sha256"] = sha256_hex(canonical_json(wanted))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+        raise ArmError("belongs to another user, and training loads what lies in it", where=str(folder))
+    with (folder / _LOCK).open("a") as lock:
+        _take(lock, folder)
+        if restart:
+            clear(folder)
+        _refuse_other(folder, wanted)
+        _write(folder / _IDENTITY, wanted)
+        yield Work(folder)
+
+
+def clear(folder: Path) -> None:
+    """Remove what lies in the work folder, but for its lock."""
+    for path in folder.iterdir():
+        if path.name != _LOCK:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def remove(folder: Path) -> None:
+    """Remove the work folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse_other(folder: Path, wanted: Mapping[str, Any]) -> None:
+    path = folder / _IDENTITY
+    if not path.exists():
+        if any(other.name != _LOCK for other in folder.iterdir()):
+            raise ArmError("is in the way: training works in a folder of this name, and made no such one",
+                           where=str(folder))  # fmt: skip
+        return
+    try:
+        found = orjson.loads(path.read_bytes())
+        if found["sha256"] == wanted["sha256"]:
+            return
+        changed = list(_changes("", found, wanted))
+    except (ValueError, KeyError, TypeError):
+        changed = ["it cannot be read"]
+    raise ArmError(
+        f"holds an unfinished training of something else: {'; '.join(changed[:5])}", where=str(folder),
+        next_command=f"{AGAIN}   # deletes it and starts anew",
+    )  # fmt: skip
+
+
+def _changes(path: str, old: Any, new: Any) -> Iterator[str]:
+    """Each value that is not the same, by its place."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new} - {"sha256"} if not path else {*old, *new}):
+            yield from _changes(f"{path}.{key}" if path else key, old.get(key), new.get(key))
+    elif old != new:
+        yield f"{path} was {_short(old)} and is {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = canonical_json(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _take(lock: Any, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ArmError("another process trains here", where=str(folder)) from None
+
+
+def _write(path: Path, value: Any) -> None:
+    """Whole or not at all."""
+    making = path.with_name(f"{path.name}.making")
+    making.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+    making.rename(path)
