@@ -17,13 +17,16 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..schemas.errors import ArmError
 from .adapter import WEIGHTS, load_adapter
 from .contract import Kind
 from .head import FILE as HEAD
-from .head import refuse_other, weight_of
+from .head import fitting, refuse_other, weight_of
+
+if TYPE_CHECKING:
+    import torch
 
 Layout = Literal["adapter", "merged", "value_head"]
 DTypeName = Literal["float32", "bfloat16"]
@@ -35,8 +38,9 @@ def load_model(
 ) -> Any:
     """The model of the checkpoint in ``folder``, in evaluation mode, on ``device``: a GPU if there is one.
 
-    base: folder of the base model; of the layouts that need one. dtype: of the weights of the base model; LoRA weights
-    and heads keep that of their file, float32.
+    base: folder of the base model; of the layouts that need one. dtype: of the weights of the base model. LoRA weights
+    and the head of a scalar model are float32, and so are scores: those in bfloat16 have 8 bits, and candidates would
+    tie.
 
     Raises ArmError for weights that are missing, of another shape or not finite, for heads that differ, and for files
     that are no safetensors.
@@ -45,16 +49,10 @@ def load_model(
     if below is None:
         raise ArmError("the base model is needed, too: this checkpoint is not merged", where=str(folder))
     model = load_base(below, kind=kind, dtype=dtype, with_head=layout == "merged")
-    width = model.config.get_text_config().hidden_size
     if layout == "adapter":
         model = load_adapter(model, folder, kind=kind)
-        if kind == "scalar":
-            refuse_other(folder / WEIGHTS, folder / HEAD, width)
-    elif layout == "value_head":
-        import torch
-
-        with torch.no_grad():
-            model.score.weight.copy_(weight_of(folder / HEAD, width))
+    if kind == "scalar":
+        _set_head(model, _head(folder, layout, model.config.get_text_config().hidden_size))
     return model.to(device or default_device()).eval()
 
 
@@ -97,9 +95,33 @@ def load_base(folder: Path, *, kind: Kind, dtype: DTypeName, with_head: bool = F
         raise ArmError(
             f"holds weights of another shape: {_some(sorted(map(str, told['mismatched_keys'])))}", where=str(folder)
         )
-    if with_head and kind == "scalar" and not torch.isfinite(model.score.weight).all():
-        raise ArmError(f"{SCORE} holds numbers that are not finite", where=str(folder))
     return model
+
+
+def _head(folder: Path, layout: Layout, width: int) -> torch.Tensor:
+    """The head of a checkpoint, (1, width), as its file has it."""
+    if layout != "merged":
+        if layout == "adapter":
+            refuse_other(folder / WEIGHTS, folder / HEAD, width)
+        return weight_of(folder / HEAD, width)
+    from safetensors import safe_open
+
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(str(path), framework="pt") as file:
+            if SCORE in file.keys():  # noqa: SIM118 - it is no mapping
+                return fitting(file.get_tensor(SCORE), width, f"{path} {SCORE}")
+    raise ArmError(f"lacks {SCORE}: scores would be drawn by chance", where=str(folder))
+
+
+def _set_head(model: Any, weight: torch.Tensor) -> None:
+    """Give ``model`` the head ``weight``, computed in float32 whatever the rest is: peft and transformers would round
+    it to the type of the base model."""
+    import torch
+
+    score = (model.get_base_model() if hasattr(model, "peft_config") else model).score
+    inner = score.modules_to_save["default"] if hasattr(score, "modules_to_save") else score
+    inner.weight = torch.nn.Parameter(weight.to(inner.weight.device), requires_grad=False)
+    inner.register_forward_pre_hook(lambda _, given: (given[0].float(),))
 
 
 def default_device() -> str:

@@ -45,7 +45,12 @@ def make(
     model = load_base(base, kind=kind, dtype=dtype)  # type: ignore[arg-type]
     kept = {"modules_to_save": ["score"]} if kind == "scalar" else {}
     config = LoraConfig(
-        r=4, lora_alpha=8, target_modules="all-linear", exclude_modules=r".*visual.*", task_type=adapter.TASKS[kind], **kept
+        r=4,
+        lora_alpha=8,
+        target_modules="all-linear",
+        exclude_modules=r".*visual.*",
+        task_type=adapter.TASKS[kind],
+        **kept,
     )
     made = get_peft_model(model, config)
     with torch.no_grad():

@@ -1,0 +1,235 @@
+"""Checkpoints of other tools, written down in the layout of this project: LoRA adapters, and value heads.
+
+TRL's AutoModelForCausalLMWithValueHead and LLaMA-Factory keep a head as ``v_head.summary.weight`` and ``.bias``, others
+as ``weight`` and ``bias``; in safetensors, or in a file of torch, which is read as numbers only: one that would run
+code is refused.
+
+Not everything can be seen in such files. Who adopts a checkpoint says what it stands on and how long its conversations
+may be; which prompt it was trained with only when that is known. That a score is read at the last token of the
+conversation, as the chat template of the base renders it, is taken for granted.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from ..prompts.render import Prompt
+from ..schemas.errors import ArmError
+from ..schemas.manifest import NAME as MANIFEST
+from . import adapter, contract, head
+from .checkpoint import DTypeName, Layout, load_model
+from .contract import Kind
+from .processor import Limits, Processor
+
+if TYPE_CHECKING:
+    import torch
+
+TENSORS = (".safetensors", ".bin", ".pt", ".pth")
+HEADS = tuple(f"{stem}{suffix}" for stem in ("value_head", "v_head") for suffix in TENSORS)
+ADAPTERS = (adapter.WEIGHTS, "adapter_model.bin")
+# (weight, bias) as tools name them. A file holds one of these pairs and nothing else.
+NAMES = (
+    (head.WEIGHT, head.BIAS),
+    ("summary.weight", "summary.bias"),
+    ("score.weight", "score.bias"),
+    ("weight", "bias"),
+)
+_TORCH = {"format": "pt"}  # transformers refuses files that do not say so
+_SCORED: list[dict[str, Any]] = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an adopted checkpoint stands on.
+
+    folder: of the base model. repo, commit: where it is on the Hub; None for a model that is nowhere.
+    """
+
+    folder: Path
+    repo: str | None = None
+    commit: str | None = None
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """contract: what it is to be used with. told: what was changed on the way, one sentence each."""
+
+    contract: contract.Contract
+    told: tuple[str, ...]
+
+
+def adopt(
+    source: Path, out: Path, *, kind: Kind, base: Origin, limits: Limits, dtype: DTypeName = "float32",
+    options: Mapping[str, Any] | None = None, prompt: Prompt | None = None, bias: Literal["refuse", "drop"] = "refuse",
+) -> Adopted:  # fmt: skip
+    """Write the checkpoint of another tool in ``source`` into the new folder ``out``, as this project keeps them.
+
+    source: a folder with an adapter of peft, a head, or both; or a file with a head. options: for the chat template.
+    prompt: what it was trained with, if that is known. bias: a head may have one, which moves every score by the same
+    number; heads here have none, so it is dropped only when that is said.
+
+    ``manifest.json`` then says what the checkpoint is used with, and nothing of its training, which is not known: it
+    can be opened, and not be published. It is written last, after the model was loaded once.
+
+    Raises ArmError for files that hold anything but numbers, for two heads, for one of another width, and for weights
+    that do not fit the base model.
+    """
+    if out.exists():
+        raise ArmError("is there already", where=str(out), next_command="choose a folder that is not there")
+    told: list[str] = []
+    lora = _adapter(source, kind)
+    weight = _head(source, lora, _width(base.folder), bias, told) if kind == "scalar" else None
+    if lora is None and weight is None:
+        raise ArmError(f"holds neither an adapter nor a head ({', '.join((*ADAPTERS, *HEADS))})", where=str(source))
+    processor = Processor(base.folder, limits, options)
+    contract.refuse_padding(processor)
+    layout: Layout = "value_head" if lora is None else "adapter"
+    said: dict[str, Any] = {
+        "kind": kind,
+        "layout": layout,
+        "architecture": "",
+        "dtype": dtype,
+        "base": {"repo": base.repo, "commit": base.commit, "sha256": None},
+        "prompt": {"id": None, "sha256": None, "file": None},
+        "processor": processor.contract(),
+        "head": None if weight is None else _scored(processor),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as making:
+        made = Path(making) / out.name
+        made.mkdir()
+        if weight is not None:
+            head.write(made / head.FILE, weight)
+        if lora is not None:
+            _write_adapter(made, *lora, kind=kind, base=base, weight=weight)
+        processor.save(made)
+        if prompt is not None:
+            said["prompt"] = _write_prompt(made, prompt)
+        model = load_model(made, kind=kind, layout=layout, base=base.folder, dtype=dtype, device="cpu")
+        said["architecture"] = type(model.get_base_model() if lora is not None else model).__name__
+        contract.checked(said, str(out / MANIFEST), kind)
+        (made / MANIFEST).write_bytes(_json({"checkpoint": said}))
+        made.rename(out)
+    return Adopted(said, tuple(told))
+
+
+def numbers(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors in a file, by name. Raises ArmError for a file that holds anything else; nothing of it is run."""
+    if path.suffix == ".safetensors":
+        return head.tensors(path)
+    import pickle
+    import warnings
+
+    import torch
+
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about old forms of the same
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ArmError(
+            "holds more than numbers, and reading it would run code; it is not read", where=str(path)
+        ) from error
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise ArmError(f"cannot be read: {error}", where=str(path)) from error
+    if not isinstance(found, dict) or not all(_plain(value) for value in found.values()):
+        raise ArmError("is no table of tensors of numbers", where=str(path))
+    return {str(name): value for name, value in found.items()}
+
+
+def _plain(value: object) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.layout == torch.strided
+
+
+def _adapter(source: Path, kind: Kind) -> tuple[dict[str, Any], dict[str, torch.Tensor]] | None:
+    """(settings, weights) of the adapter in ``source``; None when there is none."""
+    if not (source / adapter.CONFIG).is_file():
+        return None
+    there = [source / name for name in ADAPTERS if (source / name).is_file()]
+    if not there:
+        raise ArmError(f"holds {adapter.CONFIG} and no weights ({' or '.join(ADAPTERS)})", where=str(source))
+    config = adapter.read_config(source)
+    if config.get("task_type") == adapter.TASKS["scalar"] and kind != "scalar":
+        raise ArmError(
+            f"is for {config['task_type']}: that is a scalar", where=f"{source / adapter.CONFIG} $.task_type"
+        )
+    return config, numbers(there[0])
+
+
+def _head(
+    source: Path, lora: tuple[dict[str, Any], dict[str, torch.Tensor]] | None, width: int, bias: str, told: list[str]
+) -> torch.Tensor:
+    """The one head that there is, in a file or in the adapter; (1, width)."""
+    files = [source] if source.is_file() else [source / name for name in HEADS if (source / name).is_file()]
+    inside = lora[1].pop(head.IN_ADAPTER, None) if lora is not None else None
+    if len(files) + (inside is not None) != 1:
+        names = [path.name for path in files] + ([head.IN_ADAPTER] if inside is not None else [])
+        told_names = f"holds {len(names)} heads: {', '.join(names)}" if names else f"holds no head ({', '.join(HEADS)})"
+        raise ArmError(told_names, where=str(source), next_command="leave one head in the folder")
+    if inside is not None:
+        return head.fitting(inside, width, f"{source} {head.IN_ADAPTER}")
+    (path,) = files
+    found = numbers(path)
+    pairs = [pair for pair in NAMES if pair[0] in found]
+    over = sorted(set(found) - set(pairs[0] if pairs else ()))
+    if not pairs or over:
+        raise ArmError(f"is no head: it holds {', '.join(sorted(found)[:4])}", where=str(path))
+    weight, name = found[pairs[0][0]], pairs[0][1]
+    added = float(found[name].float().sum()) if name in found else 0.0
+    if added and bias == "refuse":
+        raise ArmError(
+            f"is {added:g}: every score would be lower by that, which changes no comparison; heads here have none",
+            where=f"{path} {name}", next_command='bias="drop"',
+        )  # fmt: skip
+    if added:
+        told.append(f"The head's bias of {added:g} was dropped: every score is lower by that.")
+    return head.fitting(weight.reshape(1, -1) if weight.dim() == 1 else weight, width, f"{path} {pairs[0][0]}")
+
+
+def _write_adapter(
+    out: Path, config: dict[str, Any], weights: dict[str, torch.Tensor], *, kind: Kind, base: Origin,
+    weight: torch.Tensor | None,
+) -> None:  # fmt: skip
+    from safetensors.torch import save_file
+
+    config |= {"base_model_name_or_path": base.repo, "revision": base.commit, "task_type": adapter.TASKS[kind]}
+    config |= {"auto_mapping": None, "inference_mode": True}
+    if weight is not None:
+        config["modules_to_save"] = sorted({*(config.get("modules_to_save") or ()), "score"})
+        weights[head.IN_ADAPTER] = weight
+    save_file({name: value.clone().contiguous() for name, value in weights.items()}, out / adapter.WEIGHTS, _TORCH)
+    (out / adapter.CONFIG).write_bytes(_json(config))
+
+
+def _write_prompt(out: Path, prompt: Prompt) -> dict[str, str]:
+    name = f"prompts/{prompt.id.replace('/', '-').replace(':', '-')}.json"
+    (out / "prompts").mkdir()
+    (out / name).write_bytes(_json(prompt.to_json()))
+    return {"id": prompt.id, "sha256": prompt.sha256, "file": name}
+
+
+def _scored(processor: Processor) -> dict[str, Any]:
+    """The token that every conversation ends in."""
+    last = processor.scalar(_SCORED[:1], [], _SCORED[1:]).input_ids[-1]
+    return {"file": head.FILE, "scored_token_id": last, "scored_token": processor.tokenizer.decode([last])}
+
+
+def _json(data: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+
+
+def _width(base: Path) -> int:
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False, local_files_only=True)
+    except (ValueError, OSError, KeyError) as error:
+        raise ArmError(f"is no model: {error}", where=str(base)) from error
+    return int(config.get_text_config().hidden_size)
