@@ -63,7 +63,7 @@ def train(inputs: Inputs, work: Work, team: Team, *, steps: int | None, progress
         raise Stopped(f"training stopped after {done}; the same command goes on from there")
     if not team.first:
         return None
-    model = trainer.accelerator.unwrap_model(trainer.model).eval()
+    model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
     checkpoint = _checkpoint(inputs, rows, processor, model)
     _write(inputs, work.made, model, processor, rows, trainer.state.log_history)
     made = {

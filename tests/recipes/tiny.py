@@ -11,7 +11,6 @@ import orjson
 from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes.inputs import Inputs
 from action_reward_models.recipes.recipe import Recipe
-from action_reward_models.registry import Registry
 from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.schemas.validate import for_schema
 from action_reward_models.tests.tiny_vlm import cached
@@ -24,6 +23,8 @@ def dataset(folder: Path) -> Path:
     """The build of the bundled example, made in ``folder`` unless it is there."""
     built = folder / "build" / "action-reward-models-data"
     if not built.exists():
+        from action_reward_models.registry import Registry
+
         shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("build"), dirs_exist_ok=True)
         Registry.load(folder / "registry.yaml").build("action-reward-models-data", out=built, workers=1)
     return built
