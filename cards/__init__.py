@@ -1,1 +1,1 @@
-"""Floor 3: dataset cards rendered from a manifest. Knows schemas."""
+"""Floor 3: cards of datasets and checkpoints, rendered from a manifest. Knows schemas."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from copy import deepcopy
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from ..schemas.errors import ArmError
@@ -54,6 +55,20 @@ def generated(existing: str) -> list[str] | None:
     _around(existing)
     _, begin, rest = existing.partition(BEGIN)
     return re.split(r"\r\n|\r|\n", rest.partition(END)[0].strip()) if begin else None
+
+
+def stale(existing: str, block: str) -> str | None:
+    """The first place at which the generated part is not ``block``, for a person; None when it is.
+
+    Raises ArmError for broken markers.
+    """
+    written, lines = generated(existing), block.strip().split("\n")
+    if written is None:
+        return "its generated part is missing"
+    if written == lines:
+        return None
+    says, gives = next(pair for pair in zip_longest(written, lines, fillvalue="") if pair[0] != pair[1])
+    return f"it says {says.strip()[:200]!r} where the manifest gives {gives.strip()[:200]!r}"
 
 
 def read_head(existing: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from importlib import resources
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -88,7 +87,7 @@ def problems(text: str, manifest: facts.Manifest, *, same_code: bool = True) -> 
     """
     try:
         head = blocks.read_head(text)
-        written = blocks.generated(text)
+        blocks.generated(text)
     except ArmError as error:
         return [error.message]
     expected = _head(manifest)
@@ -99,13 +98,8 @@ def problems(text: str, manifest: facts.Manifest, *, same_code: bool = True) -> 
     for key in set(KEYS) - {"configs", "dataset_info", "tags"}:
         if head.get(key) != expected.get(key):
             found.append(f"its {key} is {head.get(key)!r}, the manifest gives {expected.get(key)!r}; {renew}")
-    lines = _block(manifest).strip().split("\n")
-    if written is None:
-        found.append(f"its generated part is missing; {renew}")
-    elif written != lines:
-        pairs = zip_longest(written, lines, fillvalue="")
-        says, gives = next((says, gives) for says, gives in pairs if says != gives)
-        found.append(f"it says {says.strip()[:200]!r} where the manifest gives {gives.strip()[:200]!r}; {renew}")
+    if stale := blocks.stale(text, _block(manifest)):
+        found.append(f"{stale}; {renew}")
     return sorted(found)
 
 

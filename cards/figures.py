@@ -86,7 +86,7 @@ def _slots(manifest: Manifest) -> bytes | None:
         axes.set_ylabel("picks, %")
         axes.legend(frameon=False, labelcolor=INK, ncols=3, loc="upper right")
 
-    return _png(draw, 3.2)
+    return png(draw, 3.2)
 
 
 def _pair_types(manifest: Manifest) -> bytes | None:
@@ -123,7 +123,7 @@ def _lengths(manifest: Manifest) -> bytes | None:
         axes.set_ylabel("share, %")
         axes.legend(frameon=False, labelcolor=INK, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
 
-    return _png(draw, 3.2)
+    return png(draw, 3.2)
 
 
 def _end(least: int) -> float:
@@ -164,10 +164,10 @@ def _bars(names: Sequence[str], series: Mapping[str, Sequence[int]], label: str)
         if len(series) > 1:
             axes.legend(frameon=False, labelcolor=INK, loc="lower right")
 
-    return _png(draw, 0.9 + 0.34 * len(names))
+    return png(draw, 0.9 + 0.34 * len(names))
 
 
-def _png(draw: Callable[[Axes], None], height: float) -> bytes:
+def png(draw: Callable[[Axes], None], height: float) -> bytes:
     """A figure 7.2 inches wide. Nothing in it depends on the day, the machine or somebody's settings."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -36,7 +36,7 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
     return result
 
 
-def dump(data: dict[str, Any]) -> str:
+def dump(data: Any) -> str:
     """``data`` as YAML: no tags, no aliases, keys in their order, one line per value."""
     import yaml
 

@@ -58,6 +58,16 @@ def count(n: int) -> Figure:
     return Figure(f"{n:,}")
 
 
+def number(value: float | None) -> Figure:
+    """Any measured number, so that a reader can compare it with the manifest: to three decimals, small ones to two
+    digits, whole numbers as they are; a dash for none."""
+    if value is None:
+        return Figure("–")
+    if isinstance(value, int):
+        return count(value)
+    return Figure(f"{value:.1e}" if 0 < abs(value) < 0.0005 else f"{value + 0.0:,.3f}")
+
+
 def share(part: float, whole: float) -> Figure:
     """``part`` of ``whole`` in per cent; a dash when there is no whole."""
     return Figure(f"{100 * part / whole:.1f} %") if whole else Figure("–")
@@ -124,7 +134,7 @@ def environment(templates: Mapping[str, str]) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    env.filters |= {"code": code, "share": share, "size": size, "plural": plural, "listed": listed}
+    env.filters |= {"code": code, "number": number, "share": share, "size": size, "plural": plural, "listed": listed}
     env.globals["table"] = table
     return env
 

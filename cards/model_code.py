@@ -1,0 +1,173 @@
+"""The code of a model card: four ways to use a checkpoint, each pinned to one revision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import model_facts as facts
+from .model_facts import Manifest
+from .text import Markdown
+
+_AUTO = (
+    ("ForSequenceClassification", "AutoModelForSequenceClassification"),
+    ("ForConditionalGeneration", "AutoModelForImageTextToText"),
+    ("ForCausalLM", "AutoModelForCausalLM"),
+)
+
+
+def literal(value: Any) -> str:
+    """``value`` as Python on one line; nothing in it can end a fence or look like one of our markers."""
+    return ascii(value).replace("<", "\\x3c").replace("`", "\\x60")
+
+
+class Ways:
+    """Snippets for one manifest. Each holds everything that it needs but the row, which `row` gives."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.scalar = manifest["checkpoint"]["kind"] == "scalar"
+        self.merged = manifest["checkpoint"]["layout"] == "merged"
+        self.name = facts.repo(manifest)
+        self.revision = f"v{manifest['identity']['version']}"
+        self.checkpoint = f"{literal(self.name)}, revision={literal(self.revision)}"
+        base = manifest["checkpoint"]["base"]
+        self.base = f"{literal(base['repo'])}, revision={literal(base['commit'])}"
+        self.dtype = f"torch.{manifest['checkpoint']['dtype']}"
+        architecture = manifest["checkpoint"]["architecture"]
+        self.auto = next((auto for end, auto in _AUTO if architecture.endswith(end)), "AutoModel")
+        self.labels = ", num_labels=1" if self.auto == "AutoModelForSequenceClassification" else ""
+
+    @property
+    def row(self) -> Markdown:
+        """A row that it was not trained on, with the prompt that it was trained with."""
+        data = self.manifest["identity"]["dataset"]
+        revision = facts.dataset_commit(self.manifest) or data["revision"]
+        split = next((one["split"] for one in self.manifest["evaluations"] if one["dataset"] == data), "validation")
+        lines = [
+            "from datasets import Image, List, load_dataset",
+            "",
+            f"rows = load_dataset({literal(data['repo'])}, {literal(facts.table(self.manifest))}, "
+            f"split={literal(split)}, revision={literal(revision)})",
+        ]
+        if facts.sees(self.manifest):
+            lines += [
+                'row = rows.cast_column("images", List(Image(decode=False)))[0]',
+                'images = [image["bytes"] for image in row["images"]]  # as they were recorded, PNG or JPEG',
+            ]
+        else:
+            lines += ["row = rows[0]", "images = []"]
+        if not self.scalar and self.manifest["checkpoint"]["prompt"]["id"]:
+            lines.append('n = len(row["order"])  # candidates that the prompt shows')
+        elif not self.scalar:
+            lines.append("n = 5  # candidates that the prompt shows; these rows do not say")
+        return _block(lines)
+
+    @property
+    def ours(self) -> Markdown:
+        """Our own API, which compares everything of the contract first."""
+        if self.scalar:
+            return _block([
+                "from action_reward_models.inference.scalar import ScalarRewardModel",
+                "",
+                f"model = ScalarRewardModel.from_pretrained({self.checkpoint})",
+                f'scores = model.score(row["prompt"], images, {self._replies})',
+                "print(scores)  # one for each, the higher the better",
+            ])  # fmt: skip
+        return _block([
+            "from action_reward_models.inference.selection import SelectionARM",
+            "",
+            f"model = SelectionARM.from_pretrained({self.checkpoint})",
+            'reply = model.ask(row["prompt"], images, n)',
+            "print(reply.status, reply.selected)  # ok 1: the first candidate shown",
+        ])  # fmt: skip
+
+    @property
+    def local(self) -> Markdown:
+        """Our own API over folders, for what has no name on a Hub."""
+        name, module = ("ScalarRewardModel", "scalar") if self.scalar else ("SelectionARM", "selection")
+        base = "" if self.merged else ', base=Path("BASE_FOLDER")'
+        return _block([
+            "from pathlib import Path",
+            "",
+            f"from action_reward_models.inference.{module} import {name}",
+            "",
+            f'model = {name}.open(Path("CHECKPOINT_FOLDER"){base})',
+        ])  # fmt: skip
+
+    @property
+    def peft(self) -> Markdown:
+        """Stock PEFT over stock transformers."""
+        return _block([
+            "import torch",
+            "from peft import PeftModel",
+            f"from transformers import {self.auto}",
+            "",
+            f"base = {self.auto}.from_pretrained({self.base}{self.labels}, dtype={self.dtype})",
+            f"model = PeftModel.from_pretrained(base, {self.checkpoint}).eval()",
+        ])  # fmt: skip
+
+    @property
+    def transformers(self) -> Markdown:
+        """Stock transformers alone."""
+        if self.merged:
+            load = [
+                f"model = {self.auto}.from_pretrained({self.checkpoint}{self.labels}, dtype={self.dtype}).eval()",
+            ]  # fmt: skip
+        else:
+            load = [
+                f"model = {self.auto}.from_pretrained({self.base}{self.labels}, dtype={self.dtype})",
+                f"model.load_adapter({literal(self.name)}, adapter_kwargs={{\"revision\": {literal(self.revision)}}})",
+                "model.eval()",
+            ]  # fmt: skip
+        return _block(["import torch", f"from transformers import {self.auto}", "", *load])
+
+    @property
+    def run(self) -> Markdown:
+        """The row through a model that was loaded with stock libraries."""
+        processor = self.manifest["checkpoint"]["processor"]
+        lines = [
+            "from pathlib import Path",
+            "",
+            "from action_reward_models.inference.batches import arrays",
+            "from action_reward_models.inference.processor import Limits, Processor",
+            "from huggingface_hub import snapshot_download",
+            "",
+            f"folder = Path(snapshot_download({self.checkpoint}))",
+            f"processor = Processor(folder, Limits(max_tokens={processor['max_tokens']}), "
+            f"{literal(processor['template_options'])})",
+        ]
+        if self.scalar:
+            lines += [
+                "model.config.get_text_config().pad_token_id = processor.pad_token_id  # the score is read before padding",
+                f'asked = [processor.scalar(row["prompt"], images, reply) for reply in {self._replies}]',
+                "with torch.inference_mode():",
+                "    print(model(**arrays(processor, asked, model)).logits[:, 0].tolist())",
+            ]
+        else:
+            lines += [
+                'asked = processor.selection(row["prompt"], images)',
+                "with torch.inference_mode():",
+                "    ids = model.generate(**arrays(processor, [asked], model), max_new_tokens=64, do_sample=False)",
+                "print(processor.tokenizer.decode(ids[0, asked.prompt :], skip_special_tokens=True))",
+            ]
+        return _block(lines)
+
+    @property
+    def served(self) -> Markdown:
+        """The merged model behind vLLM."""
+        flags = " --runner pooling --convert classify" if self.scalar else ""
+        if self.merged:
+            return Markdown(f"vllm serve {self.name} --revision {self.revision}{flags}")
+        return Markdown(f"arm merge {self.name}@{self.revision} --out merged\nvllm serve merged{flags}")
+
+    @property
+    def _replies(self) -> str:
+        return (
+            '[row["completion"]]'
+            if facts.table(self.manifest) == "pointwise_scores"
+            else '[row["chosen"], row["rejected"]]'
+        )
+
+
+def _block(lines: list[str]) -> Markdown:
+    return Markdown("\n".join(lines))

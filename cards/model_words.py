@@ -1,0 +1,88 @@
+"""What the names in a checkpoint's manifest mean, in a reader's words. A name that is not here has no explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .audits import BASELINES as _BASELINES
+
+KINDS: Mapping[str, str] = {
+    "selection_arm": "sees the state of a web task and several candidate actions, and replies with the number of the "
+    "one to execute",
+    "scalar": "sees the state of a web task and one candidate action, and gives it a score; the candidate with the "
+    "highest score is the one to execute",
+}
+
+LOSSES: Mapping[str, str] = {
+    "bt": "Bradley-Terry: -log sigmoid(score of the chosen action - score of the rejected one)",
+    "soft_bt": "soft Bradley-Terry: cross-entropy whose target is sigmoid(k times the margin of the pair)",
+    "listwise": "-log softmax of the chosen action among the rejected ones of its set",
+    "pointwise": "Huber loss of sigmoid(score) against the recorded score",
+}
+
+METRICS: Mapping[str, str] = {
+    "exact_agreement": "picks the candidate that the reference picked",
+    "equivalent_agreement": "picks that one, or one that does practically the same",
+    "consistency": "picks the same candidate in every order that was shown",
+    "pair_accuracy": "scores the reference's pick above the other candidate of a pair; a tie counts half",
+    "margin": "score of the reference's pick minus score of the other one, mean over pairs",
+    "ties": "the highest score is shared by several candidates",
+    "calibration_error": "gap between predicted and observed share of right pairs, mean over bins by their pairs",
+}
+
+OUTCOMES: Mapping[str, str] = {
+    "ok": "names one candidate, or gives every one a score",
+    "none_fit": "says that no candidate fits",
+    "abstain": "declines to choose",
+    "ambiguous": "names several candidates",
+    "out_of_range": "names a candidate that was not shown",
+    "unparsed": "cannot be read as a pick",
+    "refused": "refuses to answer",
+    "truncated": "was cut off before the pick",
+    "error": "could not be had",
+    "tie": "gives several actions the highest score",
+    "too_long": "was not given: the model does not take so many tokens",
+}
+
+UNUSABLE: Mapping[str, str] = {
+    "too_long": "longer than the longest conversation, in tokens; nothing is cut",
+    "equal_when_processed": "the two sides are the same tokens and pictures to the model",
+    "no_reference": "nobody's usable pick is recorded for it",
+    "single_distinct_action": "all candidates are one action: nothing to choose",
+    "task_in_train": "its task is one that was trained on",
+}
+
+BASELINES: Mapping[str, str] = {**_BASELINES, "teacher_self_agreement": "the teacher, asked again"}
+# Not a rule that learned nothing: how often the reference agrees with itself.
+CEILINGS = ("teacher", "teacher_self_agreement", "self_agreement")
+
+GROUPS: Mapping[str, str] = {"verb": "Action of the reference", "host": "Host", "turn": "Turn"}
+
+# Pattern of a path -> what the file is.
+FILES: Mapping[str, str] = {
+    "adapter_model.safetensors": "LoRA weights, and the head of a scalar model",
+    "adapter_config.json": "how PEFT puts them into the base model",
+    "value_head.safetensors": "the head alone, in the layout that other tools read: `v_head.summary.weight` "
+    "(1, hidden), `v_head.summary.bias` (1,)",
+    "model*.safetensors": "weights of the whole model",
+    "model.safetensors.index.json": "which file holds which weight",
+    "config.json": "architecture, and what a server needs to know",
+    "generation_config.json": "settings of generation",
+    "tokenizer.json": "tokenizer",
+    "tokenizer_config.json": "tokenizer settings",
+    "chat_template.*": "chat template",
+    "preprocessor_config.json": "how pictures are resized",
+    "processor_config.json": "how pictures are resized",
+    "prompts/*.json": "the prompt it was trained with: template, options and hash",
+    "training/log.jsonl": "every entry of the training log",
+    "training/reload.json": "scores before saving and after loading again",
+    "evaluation/*/predictions.jsonl": "what the model answered on every item",
+    "evaluation/*/report.json": "the metrics made of them",
+    "assets/*.png": "figure of this card",
+    ".eval_results/*.yaml": "the metrics in the Hub's form",
+}
+
+
+def plain(name: str) -> str:
+    """``best_of_n_agreement`` -> ``best of n agreement``."""
+    return name.replace("_", " ")
