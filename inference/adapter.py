@@ -15,8 +15,8 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 TASKS = {"scalar": "SEQ_CLS", "selection_arm": "CAUSAL_LM"}
 
 
-def load_adapter(model: Any, folder: Path, *, kind: Kind) -> Any:
-    """``model`` with the adapter in ``folder``, which is not to be trained.
+def load_adapter(model: Any, folder: Path, *, kind: Kind, trainable: bool = False) -> Any:
+    """``model`` with the adapter in ``folder``, to be used, or trained further.
 
     Raises ArmError for an adapter that is no LoRA, that asks for anything to be imported, or whose weights are not
     exactly those that ``model`` has places for.
@@ -30,7 +30,7 @@ def load_adapter(model: Any, folder: Path, *, kind: Kind) -> Any:
         if not torch.isfinite(tensor).all():
             raise ArmError("holds numbers that are not finite", where=f"{folder / WEIGHTS} {name}")
     try:
-        made = PeftModel.from_pretrained(model, str(folder), is_trainable=False)
+        made = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise ArmError(f"does not fit the base model: {error}", where=str(folder / WEIGHTS)) from error
     places = set(get_peft_model_state_dict(made, save_embedding_layers=False))

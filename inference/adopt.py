@@ -23,7 +23,7 @@ from ..prompts.render import Prompt
 from ..schemas.errors import ArmError
 from ..schemas.manifest import NAME as MANIFEST
 from . import adapter, contract, head
-from .checkpoint import DTypeName, Layout, load_model
+from .checkpoint import DTypeName, Layout, architecture, load_model
 from .contract import Kind
 from .processor import Limits, Processor
 
@@ -112,7 +112,7 @@ def adopt(
         if prompt is not None:
             said["prompt"] = _write_prompt(made, prompt)
         model = load_model(made, kind=kind, layout=layout, base=base.folder, dtype=dtype, device="cpu")
-        said["architecture"] = type(model.get_base_model() if lora is not None else model).__name__
+        said["architecture"] = architecture(model)
         contract.checked(said, str(out / MANIFEST), kind)
         (made / MANIFEST).write_bytes(_json({"checkpoint": said}))
         made.rename(out)

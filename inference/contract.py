@@ -50,15 +50,14 @@ def checked(contract: Any, where: str, kind: Kind | None = None) -> Contract:
 
 
 def processor(folder: Path, contract: Contract) -> Processor:
-    """The processor that lies in ``folder``, with the limits of ``contract``.
+    """The processor that lies in ``folder``.
 
-    Raises ArmError naming both values when template, tokenizer, limits or options are not those of the contract, and
+    Raises ArmError naming both values when template, tokenizer or limits of pictures are not those of the contract, and
     for a tokenizer that pads with the token that ends a turn: a scalar model reads its score at the last token that is
     not padding, so the end of a conversation would be taken for padding.
     """
     said = contract["processor"]
-    limits = Limits(said["max_tokens"], said["min_pixels"], said["max_pixels"])
-    made = Processor(folder, limits, said["template_options"])
+    made = Processor(folder, Limits(said["max_tokens"]), said["template_options"])
     for key, value in made.contract().items():
         if value != said[key]:
             raise differs(str(folder), f"processor.{key}", said[key], value)

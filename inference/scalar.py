@@ -14,7 +14,7 @@ from typing import Any
 from ..schemas.errors import ArmError
 from . import contract as contracts
 from .batches import TOKENS, arrays, batches, refuse_long
-from .checkpoint import load_model
+from .checkpoint import architecture, load_model
 from .contract import Contract
 from .fetch import base_of, checkpoint
 from .processor import Encoded, Message, Processor
@@ -32,7 +32,7 @@ class ScalarRewardModel:
     kind = "scalar"
 
     def __init__(self, model: Any, processor: Processor, contract: Contract, *, tokens: int = TOKENS) -> None:
-        self.model, self.processor, self.contract, self.tokens = model, processor, contract, tokens
+        self.model, self.processor, self.contract, self.tokens = model.eval(), processor, contract, tokens
         # transformers reads a score at the last token that is not this one.
         model.config.get_text_config().pad_token_id = processor.pad_token_id
 
@@ -104,4 +104,6 @@ def loaded(folder: Path, base: Path | None, contract: Contract, device: str | No
     model = load_model(
         folder, kind=contract["kind"], layout=contract["layout"], base=base, dtype=contract["dtype"], device=device
     )
+    if (found := architecture(model)) != contract["architecture"]:
+        raise contracts.differs(str(base or folder), "architecture", contract["architecture"], found)
     return model, processor

@@ -48,7 +48,7 @@ class SelectionARM:
     def __init__(self, model: Any, processor: Processor, contract: Contract, *, tokens: int = TOKENS) -> None:
         from transformers import GenerationConfig
 
-        self.model, self.processor, self.contract, self.tokens = model, processor, contract, tokens
+        self.model, self.processor, self.contract, self.tokens = model.eval(), processor, contract, tokens
         # In the place of the base model's, which may say how to sample or punish what repeats.
         model.generation_config = GenerationConfig(
             do_sample=False, pad_token_id=processor.pad_token_id, eos_token_id=processor.tokenizer.eos_token_id
