@@ -35,6 +35,7 @@ def registry(tmp_path: Path) -> Path:
     """A folder with registry.yaml and data, like a publisher's; `runs` holds raw files."""
     shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
     shutil.copytree(EXAMPLE / "data", tmp_path / "runs")
+    shutil.copy(EXAMPLE.parents[1] / "recipes" / "tiny" / "selection_arm_lora.yaml", tmp_path / "recipe.yaml")
     return tmp_path
 
 
@@ -93,6 +94,7 @@ def examples(verb: str) -> list[str]:
 
 
 NEED_A_MODEL = ("sample", "label")  # theirs run in test_sample.py and test_label.py
+NEED_TORCH = ("train", "evaluate", "merge")  # theirs run in tests/recipes
 NEED_A_HUB = (
     "review",
     "plan",
@@ -108,7 +110,7 @@ NEED_A_HUB = (
 )  # their examples run in test_hub_verbs.py
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in (*NEED_A_HUB, *NEED_A_MODEL)])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in (*NEED_A_HUB, *NEED_A_MODEL, *NEED_TORCH)])
 def test_examples_of_help_run(verb: str, registry: Path) -> None:
     """Every example of every verb's help, typed as it stands there."""
     assert examples(verb)

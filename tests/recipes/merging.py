@@ -1,0 +1,129 @@
+"""Merges tiny checkpoints in a process with torch, and prints what came of it as JSON: ``merging.py FOLDER BASE``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+from action_reward_models.inference.processor import Processor
+from action_reward_models.inference.scalar import ScalarRewardModel
+from action_reward_models.inference.selection import SelectionARM
+from action_reward_models.recipes import manifest as manifests
+from action_reward_models.recipes import merge as merging
+from action_reward_models.schemas.errors import ArmError
+from action_reward_models.tests.inference import made
+
+_BASE = {"repo": None, "revision": None, "commit": None, "sha256": "0" * 64}
+_IDENTITY = manifests.identity(
+    {"recipe": 1}, name="arm", namespace="lab", version="1.0.0",
+    dataset={"repo": None, "revision": None, "identity_sha256": "1" * 64}, base=_BASE, description="A toy.",
+)  # fmt: skip
+
+
+def checkpoint(folder: Path, base: Path, kind: str) -> dict[str, Any]:
+    contract = made.make(folder, base, kind)
+    (folder / "manifest.json").unlink()
+    manifests.write(folder, manifests.describe(folder, _IDENTITY, checkpoint=contract, training=None))
+    return contract
+
+
+def main(folder: Path, base: Path) -> None:
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+
+    torch.set_num_threads(1)
+    told: dict[str, Any] = {}
+    for kind, opened in (("scalar", ScalarRewardModel), ("selection_arm", SelectionARM)):
+        adapter, out = folder / kind, folder / f"{kind}-merged"
+        checkpoint(adapter, base, kind)
+        done = merging.merge(adapter, out, base=base)
+        model = opened.open(out)  # type: ignore[attr-defined]
+        rows = merging.conversations(model.processor, kind)
+        before = merging.answers(opened.open(adapter, base=base), rows)  # type: ignore[attr-defined]
+        after = merging.answers(model, rows)
+        auto = {"scalar": "AutoModelForSequenceClassification", "selection_arm": "AutoModelForImageTextToText"}[kind]
+        # As somebody does who only knows transformers: no class of ours.
+        stock, loading = getattr(transformers, auto).from_pretrained(out, output_loading_info=True)
+        told[kind] = {
+            "done": {key: getattr(done, key) for key in ("architecture", "changed", "same", "conversations", "shards")},
+            "unchanged": list(done.unchanged_modules), "apart": done.max_difference,
+            "recomputed": max(abs(one - other) for one, other in zip(before, after, strict=True)),
+            "spread": max(before) - min(before),
+            "missing": sorted(loading["missing_keys"]), "unexpected": sorted(loading["unexpected_keys"]),
+            "files": sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()),
+            "config": json.loads((out / "config.json").read_bytes()),
+            "manifest": json.loads((out / "manifest.json").read_bytes()),
+            "weights": sorted(name for path in out.glob("*.safetensors") for name in load_file(path)),
+        }  # fmt: skip
+        if kind == "scalar":
+            row = rows[-1]
+            batch = Processor(out, made.LIMITS).batch([row])
+            stock.eval()
+            with torch.inference_mode():
+                told[kind]["stock"] = abs(float(stock(**batch).logits[0, 0]) - after[-1])
+
+    def refused(name: str, change: Any) -> None:
+        """What merging says to the scalar checkpoint after ``change`` of its weights or files."""
+        other = folder / name
+        checkpoint(other, base, "scalar")
+        change(other)
+        try:
+            merging.merge(other, folder / f"{name}-merged", base=base)
+            told[name] = None
+        except ArmError as error:
+            told[name] = error.message
+        told[f"{name} left"] = sorted(path.name for path in folder.glob(f"*{name}-*"))
+
+    def idle(other: Path) -> None:
+        weights = load_file(other / "adapter_model.safetensors")
+        save_file({k: v * 0 if "lora_B" in k else v for k, v in weights.items()}, other / "adapter_model.safetensors")
+
+    def twice(other: Path) -> None:
+        """A merge whose result is not what the adapter gives: the weights are added twice."""
+        real = merging.opened
+
+        def loaded(where: Path, *rest: Any) -> Any:
+            model = real(where, *rest)
+            if where == other:
+                return model
+            with torch.no_grad():
+                model.model.model.language_model.layers[0].mlp.down_proj.weight.mul_(1.5)
+            return model
+
+        merging.opened = loaded
+
+    refused("idle", idle)
+    refused("again", lambda other: (other / "manifest.json").write_bytes(
+        orjson.dumps({**(found := json.loads((other / "manifest.json").read_bytes())),
+                      "checkpoint": {**found["checkpoint"], "layout": "merged"}})
+    ))  # fmt: skip
+    real = merging.opened
+    refused("apart", twice)
+    merging.opened = real
+    told["example"] = _example(folder, base)
+    print(json.dumps(told))
+
+
+def _example(folder: Path, base: Path) -> dict[str, Any]:
+    """The verb's own example, with a base in a folder; what it prints with --json."""
+    from action_reward_models.cli.merge import command
+    from click.testing import CliRunner
+
+    (folder / "build").mkdir()
+    (folder / "selection_arm").rename(folder / "build" / "my-arm")
+    os.chdir(folder)
+    (line,) = [line for line in str(command.epilog).splitlines() if line.strip().startswith("arm merge")]
+    found = CliRunner().invoke(command, [*shlex.split(line)[2:], "--base", str(base), "--json"])
+    assert found.exit_code == 0, found.output
+    said: dict[str, Any] = json.loads(found.stdout)
+    return said
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

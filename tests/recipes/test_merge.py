@@ -1,0 +1,96 @@
+"""Merging: one model that gives the adapter's scores, differs from its base where LoRA is, and that others can load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from action_reward_models.tests.tiny_vlm import cached
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `merging.py` prints: all in one process with torch."""
+    folder = tmp_path_factory.mktemp("merging")
+    environment = cached.environment()
+    environment.pop("USE_TORCH", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "action_reward_models.tests.recipes.merging", str(folder), str(cached.made())],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["scalar", "selection_arm"])
+def test_the_merged_model_gives_the_scores_of_the_adapter(told: dict[str, Any], kind: str) -> None:
+    found = told[kind]
+    assert found["recomputed"] == found["apart"] < 1e-4
+    assert found["spread"] > 1e-2, "conversations that all get one score compare nothing"
+    assert found["done"]["conversations"] == 4  # two texts, with and without a picture
+
+
+@pytest.mark.parametrize("kind", ["scalar", "selection_arm"])
+def test_it_differs_from_its_base_where_lora_is(told: dict[str, Any], kind: str) -> None:
+    assert told[kind]["done"]["changed"] == 31  # linear layers of the language model
+    assert told[kind]["done"]["same"] > 31
+    assert told[kind]["unchanged"] == []
+
+
+@pytest.mark.parametrize("kind", ["scalar", "selection_arm"])
+def test_stock_transformers_loads_it_whole(told: dict[str, Any], kind: str) -> None:
+    assert told[kind]["missing"] == []
+    assert told[kind]["unexpected"] == []
+    assert told["scalar"]["stock"] < 1e-5
+
+
+def test_a_scalar_model_says_what_vllm_reads(told: dict[str, Any]) -> None:
+    config = told["scalar"]["config"]
+    assert config["architectures"] == ["Qwen3_5ForConditionalGeneration"]
+    assert config["problem_type"] == "regression"
+    assert config["id2label"] == {"0": "score"}
+    assert "score.weight" in told["scalar"]["weights"]
+    assert {name.partition(".")[0] for name in told["scalar"]["weights"]} == {"model", "score"}
+    assert told["scalar"]["done"]["architecture"] == "Qwen3_5ForSequenceClassification"
+
+
+def test_the_manifest_says_what_was_merged(told: dict[str, Any]) -> None:
+    for kind in ("scalar", "selection_arm"):
+        manifest = told[kind]["manifest"]
+        assert manifest["checkpoint"]["layout"] == "merged"
+        assert manifest["training"] is None
+        assert manifest["identity"]["description"].startswith("A toy. Merged from lab/arm 1.0.0 (identity ")
+        assert set(manifest["environment"]["files"]) == set(told[kind]["files"]) - {"manifest.json"}
+    assert told["scalar"]["manifest"]["checkpoint"]["head"]["file"] is None
+
+
+@pytest.mark.parametrize("kind", ["scalar", "selection_arm"])
+def test_nothing_but_the_model_is_written(told: dict[str, Any], kind: str) -> None:
+    generation = ["generation_config.json"] if kind == "selection_arm" else []
+    assert set(told[kind]["files"]) == {
+        "config.json", *generation, "manifest.json", "merged_from.json", "model.safetensors", "prompts/own.json",
+        "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("idle", "the merged model equals its base: the adapter changes nothing"),
+        ("again", "is merged; only adapters are merged"),
+        ("apart", "the merged model gives other scores than the adapter: they differ by up to "),
+    ],
+)
+def test_what_is_refused_leaves_nothing(told: dict[str, Any], name: str, words: str) -> None:
+    assert str(told[name]).startswith(words)
+    assert told[f"{name} left"] == []
+
+
+def test_the_verb_says_the_same(told: dict[str, Any]) -> None:
+    said = told["example"]
+    assert said["folder"] == "build/my-arm-merged"
+    assert {key: said[key] for key in told["selection_arm"]["done"]} == told["selection_arm"]["done"]
