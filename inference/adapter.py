@@ -9,7 +9,7 @@ import orjson
 
 from ..schemas.errors import ArmError
 from .contract import Kind
-from .head import tensors
+from .head import IN_ADAPTER, fitting, tensors
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 TASKS = {"scalar": "SEQ_CLS", "selection_arm": "CAUSAL_LM"}
@@ -29,6 +29,8 @@ def load_adapter(model: Any, folder: Path, *, kind: Kind, trainable: bool = Fals
     for name, tensor in found.items():
         if not torch.isfinite(tensor).all():
             raise ArmError("holds numbers that are not finite", where=f"{folder / WEIGHTS} {name}")
+    if kind == "scalar":
+        fitting(found.get(IN_ADAPTER), model.config.get_text_config().hidden_size, f"{folder / WEIGHTS} {IN_ADAPTER}")
     try:
         made = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
     except (ValueError, RuntimeError, KeyError, TypeError) as error:

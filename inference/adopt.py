@@ -167,30 +167,37 @@ def _head(
     source: Path, lora: tuple[dict[str, Any], dict[str, torch.Tensor]] | None, width: int, bias: str, told: list[str]
 ) -> torch.Tensor:
     """The one head that there is, in a file or in the adapter; (1, width)."""
+    import torch
+
     files = [source] if source.is_file() else [source / name for name in HEADS if (source / name).is_file()]
-    inside = lora[1].pop(head.IN_ADAPTER, None) if lora is not None else None
-    if len(files) + (inside is not None) != 1:
-        names = [path.name for path in files] + ([head.IN_ADAPTER] if inside is not None else [])
-        told_names = f"holds {len(names)} heads: {', '.join(names)}" if names else f"holds no head ({', '.join(HEADS)})"
-        raise ArmError(told_names, where=str(source), next_command="leave one head in the folder")
-    if inside is not None:
-        return head.fitting(inside, width, f"{source} {head.IN_ADAPTER}")
-    (path,) = files
+    heads = {path.name: _read_head(path, width, bias, told) for path in files}
+    if lora is not None and head.IN_ADAPTER in lora[1]:
+        heads[head.IN_ADAPTER] = head.fitting(lora[1][head.IN_ADAPTER], width, f"{source} {head.IN_ADAPTER}")
+    if not heads:
+        raise ArmError(f"holds no head ({', '.join(HEADS)})", where=str(source))
+    first, *others = heads.values()
+    if not all(torch.equal(first, other) for other in others):
+        raise ArmError(
+            f"holds heads that differ: {', '.join(heads)}", where=str(source), next_command="leave the right one there"
+        )
+    return first
+
+
+def _read_head(path: Path, width: int, bias: str, told: list[str]) -> torch.Tensor:
     found = numbers(path)
-    pairs = [pair for pair in NAMES if pair[0] in found]
-    over = sorted(set(found) - set(pairs[0] if pairs else ()))
-    if not pairs or over:
+    names = next((pair for pair in NAMES if pair[0] in found), None)
+    if names is None or set(found) - set(names):
         raise ArmError(f"is no head: it holds {', '.join(sorted(found)[:4])}", where=str(path))
-    weight, name = found[pairs[0][0]], pairs[0][1]
-    added = float(found[name].float().sum()) if name in found else 0.0
+    weight = found[names[0]]
+    added = float(found[names[1]].float().sum()) if names[1] in found else 0.0
     if added and bias == "refuse":
         raise ArmError(
             f"is {added:g}: every score would be lower by that, which changes no comparison; heads here have none",
-            where=f"{path} {name}", next_command='bias="drop"',
+            where=f"{path} {names[1]}", next_command='bias="drop"',
         )  # fmt: skip
     if added:
         told.append(f"The head's bias of {added:g} was dropped: every score is lower by that.")
-    return head.fitting(weight.reshape(1, -1) if weight.dim() == 1 else weight, width, f"{path} {pairs[0][0]}")
+    return head.fitting(weight.reshape(1, -1) if weight.dim() == 1 else weight, width, f"{path} {names[0]}")
 
 
 def _write_adapter(

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import orjson
+
 from ..schemas.errors import ArmError
 from .adapter import WEIGHTS, load_adapter
 from .contract import Kind
@@ -67,6 +69,7 @@ def load_base(folder: Path, *, kind: Kind, dtype: DTypeName, with_head: bool = F
 
     if not any(folder.glob("*.safetensors")):
         raise ArmError("holds no weights in safetensors; other forms can run code and are not read", where=str(folder))
+    refuse_code(folder)
     words: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **words)
@@ -122,6 +125,22 @@ def _set_head(model: Any, weight: torch.Tensor) -> None:
     inner = score.modules_to_save["default"] if hasattr(score, "modules_to_save") else score
     inner.weight = torch.nn.Parameter(weight.to(inner.weight.device), requires_grad=False)
     inner.register_forward_pre_hook(lambda _, given: (given[0].float(),))
+
+
+def refuse_code(folder: Path) -> None:
+    """Raise ArmError for a model that transformers knows only with code from the folder, which is never run."""
+    from transformers import CONFIG_MAPPING
+
+    path = folder / "config.json"
+    try:
+        kind = orjson.loads(path.read_bytes()).get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ArmError("is no model: it holds no config.json that can be read", where=str(folder)) from error
+    if kind not in CONFIG_MAPPING:
+        raise ArmError(
+            f"is {kind!r}, which transformers does not know; code that comes with a model is never run",
+            where=f"{path} $.model_type", next_command="pip install -U transformers   # if a newer one knows it",
+        )  # fmt: skip
 
 
 def architecture(model: Any) -> str:

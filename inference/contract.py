@@ -57,6 +57,7 @@ def processor(folder: Path, contract: Contract) -> Processor:
     not padding, so the end of a conversation would be taken for padding.
     """
     said = contract["processor"]
+    refuse_other_tokenizer(folder, contract)
     made = Processor(folder, Limits(said["max_tokens"]), said["template_options"])
     for key, value in made.contract().items():
         if value != said[key]:
@@ -98,9 +99,10 @@ def prompt_sha256(path: Path) -> str:
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def refuse_other_base(base: Path, contract: Contract) -> None:
-    """Raise ArmError when the tokenizer of ``base`` is not the one that the checkpoint was trained with."""
-    path = base / "tokenizer.json"
+def refuse_other_tokenizer(folder: Path, contract: Contract) -> None:
+    """Raise ArmError when the tokenizer in ``folder``, if there is one, is not the one of the contract: the
+    weights of a base model belong to its tokens."""
+    path = folder / "tokenizer.json"
     if path.is_file() and (found := file_sha256(path)) != contract["processor"]["tokenizer_sha256"]:
         raise differs(str(path), "processor.tokenizer_sha256", contract["processor"]["tokenizer_sha256"], found)
 

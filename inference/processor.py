@@ -58,16 +58,15 @@ class Encoded:
 
 
 class Processor:
-    """The processor of the model in ``folder``. Raises ArmError for one whose pictures are made in an unknown way.
+    """The processor of the model in ``folder``. Raises ArmError for one whose pictures are made in an unknown way, and
+    for files that cannot be read.
 
     ``options`` are given to the chat template, such as ``{"enable_thinking": False}``.
     """
 
     def __init__(self, folder: Path, limits: Limits, options: Mapping[str, Any] | None = None) -> None:
-        from transformers import AutoTokenizer
-
         self.folder, self.limits, self.options = folder, limits, dict(options or {})
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        self.tokenizer: Any = _tokenizer(folder)
         if not self.tokenizer.chat_template:
             raise ArmError("has no chat template", where=str(folder))
         self.pictures: Any = _pictures(folder, limits)
@@ -91,10 +90,15 @@ class Processor:
 
     def text(self, messages: Sequence[Message], *, reply_follows: bool) -> str:
         """``messages`` in the template's words, one image token for each picture."""
-        shown: str = self.tokenizer.apply_chat_template(
-            [plain(message) for message in messages], tokenize=False, add_generation_prompt=reply_follows,
-            **self.options,
-        )  # fmt: skip
+        from jinja2 import TemplateError
+
+        try:
+            shown: str = self.tokenizer.apply_chat_template(
+                [plain(message) for message in messages], tokenize=False, add_generation_prompt=reply_follows,
+                **self.options,
+            )  # fmt: skip
+        except TemplateError as error:
+            raise ArmError(f"the chat template refuses the conversation: {error}", where=str(self.folder)) from error
         return shown
 
     def batch(self, rows: Sequence[Encoded], *, left: bool = False) -> dict[str, torch.Tensor]:
@@ -183,6 +187,16 @@ def digest(folder: Path) -> str:
     """sha256 over the files that decide tokens and pictures, by name."""
     found = [[name, file_sha256(folder / name)] for name in FILES if (folder / name).is_file()]
     return sha256_hex(canonical_json(found))
+
+
+def _tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # the tokenizers library raises nothing narrower for a file that it cannot read
+        told = "it needs code that comes with it, which is never run" if "trust_remote_code" in str(error) else error
+        raise ArmError(f"holds no tokenizer that can be read: {told}", where=str(folder)) from error
 
 
 def _pictures(folder: Path, limits: Limits) -> Any:

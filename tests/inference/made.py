@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 from action_reward_models.inference import adapter, head
+from action_reward_models.inference.checkpoint import DTypeName, load_base
 from action_reward_models.inference.processor import Limits, Processor
 from action_reward_models.schemas.ids import sha256_hex
+from PIL import Image
 
 LIMITS = Limits(2048, 32 * 32, 96 * 96)
 PROMPT = {"template": {"text": "x"}, "options": {}, "renderer": 1}
@@ -30,25 +34,27 @@ def make(
     base: Path,
     kind: Any,
     *,
-    dtype: str = "float32",
+    dtype: DTypeName = "float32",
     options: dict[str, Any] | None = None,
     repo: str | None = None,
     commit: str | None = None,
+    std: float = 0.05,
 ) -> dict[str, Any]:
-    """An adapter checkpoint on ``base`` in ``folder``, manifest included; returns the contract."""
+    """An adapter checkpoint on ``base`` in ``folder``, manifest included; returns the contract.
+
+    std: of the weights of LoRA and head."""
     import torch
-    from action_reward_models.inference.checkpoint import load_base
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(7)
     folder.mkdir(parents=True)
-    model = load_base(base, kind=kind, dtype=dtype)  # type: ignore[arg-type]
+    model = load_base(base, kind=kind, dtype=dtype)
     kept = {"modules_to_save": ["score"]} if kind == "scalar" else {}
     config = LoraConfig(
         r=4,
         lora_alpha=8,
         target_modules="all-linear",
-        exclude_modules=r".*visual.*",
+        exclude_modules=r".*\.visual\..*" if hasattr(model.config, "vision_config") else None,
         task_type=adapter.TASKS[kind],
         **kept,
     )
@@ -56,7 +62,7 @@ def make(
     with torch.no_grad():
         for name, weight in made.named_parameters():
             if "lora_" in name or "score.modules_to_save" in name:
-                weight.normal_(std=0.2)
+                weight.normal_(std=std)
     made.save_pretrained(str(folder), save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)
     if kind == "scalar":
@@ -89,3 +95,51 @@ def make(
     }
     (folder / "manifest.json").write_bytes(orjson.dumps({"checkpoint": contract}))
     return contract
+
+
+def png(colour: str) -> bytes:
+    made = io.BytesIO()
+    Image.new("RGB", (160, 120), colour).save(made, "PNG")
+    return made.getvalue()
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """The safetensors file in ``path``, changed."""
+    from safetensors.torch import save_file
+
+    held = {name: value.clone() for name, value in head.tensors(path).items()}
+    change(held)
+    save_file(held, path, {"format": "pt"})
+
+
+def settings(path: Path, **more: Any) -> None:
+    """The JSON file in ``path`` with other values."""
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **more}))
+
+
+class Runs:
+    """Leaves a file where it is told when something unpickles it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def hostile(path: Path, mark: Path, *, zipped: bool = True) -> None:
+    """A file of torch that leaves ``mark`` when it is read as any pickle is."""
+    import torch
+
+    torch.save({"weight": Runs(mark)}, path, _use_new_zipfile_serialization=zipped)
+
+
+def with_code(base: Path, mark: Path, *, tokenizer: bool) -> None:
+    """A base model that brings a module of its own, which leaves ``mark`` when it is imported."""
+    code = f"from pathlib import Path\nPath({str(mark)!r}).touch()\nclass Own: pass\n"
+    (base / "own.py").write_text(code)
+    if tokenizer:
+        settings(base / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}, tokenizer_class="Own")
+    else:
+        found = dict.fromkeys(("AutoConfig", "AutoModelForSequenceClassification"), "own.Own")
+        settings(base / "config.json", auto_map=found, model_type="own")
