@@ -20,7 +20,9 @@ from . import output
     "--registry", default="registry.yaml", show_default=True, type=click.Path(path_type=str), metavar="REGISTRY",
     help="The registry that the plan is of.",
 )  # fmt: skip
-@click.option("--name", "names", multiple=True, help="Without PLAN: only this dataset; may be given several times.")
+@click.option(
+    "--name", "names", multiple=True, help="Without PLAN: only this dataset or checkpoint; may be given several times."
+)
 @click.option("--private", is_flag=True, help="Create repositories private; a PLAN that says otherwise is refused.")
 @click.option("--card", "keep", type=click.Choice(["hub", "local"]), help="Whose words to keep when both changed.")
 @click.option("--stage", is_flag=True, help="Commit to a pull request, read it back, then merge and tag.")
@@ -33,7 +35,10 @@ def command(
     saved: Path | None, registry: str, names: tuple[str, ...], private: bool, keep: Any, stage: bool, full: bool,
     allow_findings: bool, workers: int | None, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Plan, ask, and publish every dataset that changed, each as one tagged revision, dependencies first.
+    """Plan, ask, and publish all datasets and checkpoints that changed, each as one tagged revision, in their order.
+
+    A checkpoint is downloaded again before it is tagged, into an empty folder, and loaded there by another process: its
+    scores have to be those of the one that was sent.
 
     With PLAN, a file of `arm plan --out`: the plan is made anew, and refused unless it is, to the last digest, what was
     saved. A saved plan is never trusted: it says what somebody agreed to, not what to do.
@@ -46,12 +51,13 @@ def command(
 
     agreed = SavedPlan.read(saved) if saved else None
     if agreed and names:
-        raise UsageError("a saved plan says which datasets", next_command=f"arm apply {saved}")
+        raise UsageError("a saved plan says what is published", next_command=f"arm apply {saved}")
     declared = Registry.load(registry, hub=output.hub())
     # A plan that somebody edited makes nothing public that is asked to be private here.
     options = Options(private=private or bool(agreed and agreed.private), keep=keep)
     if agreed:  # a name that is not declared is the plan's fault, and said with it
-        names = tuple({spec.name for spec in declared.datasets} & set(agreed.names))
+        known = {*(spec.name for spec in declared.datasets), *(spec.name for spec in declared.models)}
+        names = tuple(known & set(agreed.names))
     with output.progress() as show:
         planned = declared.plan(names=names, options=options, workers=workers, progress=show)
     if agreed:

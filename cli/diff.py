@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..schemas.errors import UsageError
 from . import diff_report, output
-from .source import built, place
+from .source import built, located, place
 
 if TYPE_CHECKING:
     from ..registry.diff import Side
@@ -52,10 +53,23 @@ def command(before: str, after: str, limit: int | None, as_json: bool) -> None:
 
 
 def _side(source: str, progress: Progress) -> Side:
+    from ..hub_sync.forms import CHECKPOINT
+    from ..registry.builds import form_of
     from ..registry.diff import Side
 
     where = place(source) or built(source)
     if isinstance(where, Path):
+        if form_of(where) is CHECKPOINT:
+            raise _of_checkpoints(str(where))
         return Side.folder(where)
-    hub, (repo, revision) = output.hub(), where
+    hub, repo, revision = located(source, output.hub())
+    if hub.repo_type == "model":
+        raise _of_checkpoints(source)
     return Side.revision(hub, repo, hub.resolve(repo, revision), progress)
+
+
+def _of_checkpoints(where: str) -> UsageError:
+    return UsageError(
+        "is a checkpoint, and rows of datasets are compared here", where=where,
+        next_command="arm log NS/NAME   # what each version changed; see arm evaluate for two on the same items",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``arm log``: the published versions of a dataset, and what each changed."""
+"""``arm log``: the published versions of a dataset or checkpoint, and what each changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from ..schemas.errors import plain
 from . import output
-from .source import declared
+from .source import declared, located
 
 if TYPE_CHECKING:
     from ..registry.provenance.history import Change, History, Version
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 @click.command(
     "log",
-    short_help="List the published versions of a dataset, and what each changed.",
+    short_help="List the published versions of a dataset or checkpoint, and what each changed.",
     epilog=output.examples("arm log your-name/action-reward-models-data", "arm log action-reward-models-data --json"),
 )
 @click.argument("source", metavar="NS/NAME|NAME")
 @output.json_option
 def command(source: str, as_json: bool) -> None:
-    """List every tag v1.2.3 of NS/NAME, or of the dataset NAME of ./registry.yaml, the newest first.
+    """List every tag v1.2.3 of NS/NAME (models/NS/NAME for a checkpoint that is called like a dataset), or of
+    the dataset or checkpoint NAME of ./registry.yaml, the newest first.
 
     Of each: when it was published, its commit, the bump that its change asked for and why, rows and labels more or
     fewer than in the version before, other schemas and prompts, and whether it is withdrawn. Only manifests are read,
@@ -31,8 +32,7 @@ def command(source: str, as_json: bool) -> None:
     """
     from ..registry.provenance.history import history
 
-    hub = output.hub()
-    repo = source if "/" in source else _repo(source)
+    hub, repo, _ = located(source if "/" in source else _repo(source), output.hub())
     with output.progress() as show:
         found = history(hub, repo, show)
     if as_json:
@@ -42,8 +42,10 @@ def command(source: str, as_json: bool) -> None:
 
 
 def _repo(name: str) -> str:
+    from ..registry.models import ModelSpec
+
     _, spec = declared(name)
-    return f"{spec.namespace}/{spec.name}"
+    return f"{'models' if isinstance(spec, ModelSpec) else 'datasets'}/{spec.namespace}/{spec.name}"
 
 
 def _show(found: History) -> None:

@@ -35,8 +35,10 @@ def command(
 
     For each dataset of REGISTRY (default: registry.yaml): why it was rebuilt, rows added, removed and changed, label
     flips and the training rows that follow from them, changes of schema, prompts and card, the version bump that fits,
-    and the files that would be sent. Files that models make are told with what is missing, which refuses, and what it
-    would cost. Exit status 1 when something is refused; each refusal says what to write or run.
+    and the files that would be sent. For each checkpoint: what it rests on, how it does, its bump and files; one that
+    is not trained as declared is refused, since a plan trains nothing. Files that models make are told with what is
+    missing, which refuses, and what it would cost. Exit status 1 when something is refused; each refusal says what to
+    write or run.
     """
     from ..registry import Registry
     from ..registry.plan import Options
@@ -61,5 +63,4 @@ def command(
         output.note(f"no plan was saved: {'something is refused' if planned.refusals else 'nothing is to publish'}")
     if can_be_applied and not as_json:
         output.note(f"next: {plan_report.apply_command(out, registry, names, private, keep)}")
-    refused = planned.refusals or any(model.refusals for model in planned.models)
-    click.get_current_context().exit(1 if refused else 0)
+    click.get_current_context().exit(1 if planned.refusals else 0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,11 +21,6 @@ def show(plan: Plan) -> None:
     """Print every step: what changed and since when, what would be sent, and what refuses."""
     for step in plan.steps:
         _step(step, named=len(plan.steps) > 1)
-    for model in plan.models:
-        what = f"to be trained because {'; '.join(model.reasons)}" if model.reasons else "up to date"
-        _say(f"{model.name} {model.version}: {'refused' if model.refusals else what}")
-        for error in model.refusals:
-            output.error(error)
     if plan.nothing:
         _say("nothing to do: everything is published as it is declared")
 
@@ -72,9 +67,17 @@ def tell(published: Published) -> None:
     """Say what was published, and how to load it."""
     did = "committed and tagged" if published.committed else "tagged what was there"
     output.note(f"{did}: {published.tag} is {published.commit}")
+    if scored := published.scored:
+        output.note(
+            f"  loaded back in a process of its own: {scored['conversations']} conversations, scores differ from those "
+            f"before by {scored['max_difference']:.2g} at most"
+        )
     for table, splits in published.loaded.items():
         output.note(f"  loaded back {table}: " + ", ".join(f"{split} {rows:,}" for split, rows in splits.items()))
     click.echo(published.url)
+    if published.scored:
+        output.note(f"next: arm lineage models/{published.repo}@{published.tag}")
+        return
     output.note(
         f'next: python -c "from datasets import load_dataset; '
         f'print(load_dataset({published.repo!r}, revision={published.tag!r}))"'
@@ -83,8 +86,9 @@ def tell(published: Published) -> None:
 
 def _step(step: Step, *, named: bool) -> None:
     title = f"{step.name} {step.version}"
+    is_dataset = step.form.kind == "dataset"
     if step.built:
-        output.note(f"{title} was built because " + "; ".join(step.built))
+        output.note(f"{title} {'was built because ' if is_dataset else 'says anew: '}" + "; ".join(step.built))
     for made in step.generated:
         generate_report.say(made)
     if step.push:
@@ -95,10 +99,13 @@ def _step(step: Step, *, named: bool) -> None:
         assert step.push is not None
         _say(f"{title}: published as {step.repo} {step.push.tag}, at {step.push.tagged}")
         return
+    since = f"since {step.last}" if step.last else "the first version"
     if step.diff:
-        since = f"since {step.last}" if step.last else "the first version"
         _say(f"{title}, {since}:")
         diff_report.show(step.diff)
+    elif step.push and not is_dataset:
+        _say(f"{title}, {since}:")
+        _checkpoint(step.push.release.manifest)
     elif step.refusals and named:
         _say(f"{title}: refused")
     if step.last and step.because:
@@ -123,12 +130,29 @@ def _operations(step: Step) -> None:
     if left := planned.operations[output.MAX_SHOWN :]:
         _say(f"... and {len(left)} more; --json lists them")
     changed = f"{len(planned.operations)} files change ({planned.added_bytes:,} bytes)" if rows else "no file changes"
-    tables = planned.release.manifest["identity"]["tables"].values()
+    _say(f"{changed}, {planned.unchanged} stay as they are; the tag {planned.tag} is new{_on_disk(step)}")
+
+
+def _on_disk(step: Step) -> str:
+    if step.form.kind != "dataset" or step.push is None:
+        return ""
+    tables = step.push.release.manifest["identity"]["tables"].values()
     expanded = sum(split["expanded_bytes"] for table in tables for split in table["splits"].values())
-    _say(
-        f"{changed}, {planned.unchanged} stay as they are; the tag {planned.tag} is new; "
-        f"{expanded:,} bytes on disk after load_dataset of all tables"
-    )
+    return f"; {expanded:,} bytes on disk after load_dataset of all tables"
+
+
+def _checkpoint(manifest: Mapping[str, Any]) -> None:
+    """What a checkpoint is and how it was found to do."""
+    identity, said = manifest["identity"], manifest["checkpoint"]
+    start = identity["init_from"] or said["base"]
+    data = identity["dataset"]
+    _say(f"{said['kind']}, {said['layout']} of {start['repo']} at {str(start['commit'])[:12]}")
+    _say(f"learned from {data['repo']}@{data['revision']} (identity {data['identity_sha256'][:12]})")
+    for one in manifest["evaluations"]:
+        found = [
+            f"{report['metric']} {report['value']:.4g}" for report in one["reports"][:4] if report["value"] is not None
+        ]
+        _say(f"{one['name']}, {one['items']:,} items: {', '.join(found)}")
 
 
 def _say(text: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from . import output
-from .source import split
+from .source import located
 
 
 @click.command(
@@ -23,20 +23,21 @@ from .source import split
 def command(source: str, out: Path | None, as_json: bool) -> None:
     """Download what a build made of NS/NAME at REVISION (a tag, branch or commit; default: main) into a new folder.
 
-    Every file is checked against the Hub's listing and the manifest. The folder is a built directory: `arm validate`,
-    `load_dataset` and `arm push` take it, too. A pull that was killed continues where it stopped. A version
-    that was withdrawn comes with a warning.
+    NS/NAME is a dataset, or else a checkpoint (models/NS/NAME where both have the name). Every file is checked against
+    the Hub's listing and the manifest. The folder is a built directory: `arm validate`, `load_dataset` and `arm push`
+    take it, too, and so do the classes that load checkpoints. A pull that was killed continues where it stopped. A
+    version that was withdrawn comes with a warning.
     """
+    from ..hub_sync import forms
     from ..hub_sync.pull import pull
     from ..hub_sync.yank import warning
     from ..schemas.manifest import manifest_of
 
-    hub = output.hub()
-    repo, revision = split(source)
+    hub, repo, revision = located(source, output.hub())
     folder = out or Path(repo.partition("/")[2])
     with output.progress() as show:
         commit = pull(hub, repo, revision, folder, show)
-    said = warning(hub, repo, manifest_of(folder)["identity"]["version"])
+    said = warning(hub, repo, manifest_of(folder, forms.of(hub).schema)["identity"]["version"])
     if as_json:
         found = {"repo": repo, "revision": revision, "commit": commit, "folder": str(folder)}
         output.data({**found, "warnings": [said] if said else []})
@@ -45,4 +46,5 @@ def command(source: str, out: Path | None, as_json: bool) -> None:
         output.note(output.one_line(f"warning: {said}"))
     output.note(f"{repo} at {commit}")
     click.echo(str(folder))
-    output.note(f"next: arm validate {folder}   # reads every row")
+    check = "validate" if hub.repo_type == "dataset" else "verify"
+    output.note(f"next: arm {check} {folder}   # {'reads every row' if check == 'validate' else 'loads it'}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "push",
-    short_help="Plan and publish one dataset, or a built directory, as a tagged revision.",
+    short_help="Plan and publish one dataset or checkpoint, or a built directory, as a tagged revision.",
     epilog=output.examples(
         "arm push --dry-run",
         "arm push --yes",
@@ -38,13 +38,14 @@ def command(
     target: str | None, repo: str | None, private: bool, stage: bool, full: bool, keep: Any, allow_findings: bool,
     overwrite: bool, dry_run: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Plan, ask and publish one dataset of registry.yaml (default: the only one), or a built directory.
+    """Plan, ask and publish one dataset or checkpoint of registry.yaml (default: the only dataset), or a built folder.
 
-    A dataset is built if it is stale. Everything is checked first without the network: files, rows, digests, the card,
-    secrets. The version must fit the change. The files go up one by one, and one commit on the head that was seen makes
-    them a revision; it is read back with stock `datasets` and then tagged v<version>. Files whose rows did not change
-    are not sent. What a person wrote into the card on the Hub stays. A push that was killed or refused can be run
-    again. HF_ENDPOINT and HF_TOKEN say where and as whom.
+    A dataset is built if it is stale; a checkpoint is not trained by this. Everything is checked first without the
+    network: files, rows, digests, the card, secrets. The version must fit the change. The files go up one by one, and
+    one commit on the head that was seen makes them a revision; it is read back with stock `datasets` (a checkpoint:
+    loaded and scored) and then tagged v<version>. Files whose rows did not change are not sent. What a person wrote
+    into the card on the Hub stays. A push that was killed or refused can be run again. HF_ENDPOINT and HF_TOKEN say
+    where and as whom.
     """
     from ..registry.apply import apply
     from ..registry.plan import Options, plan_folder
@@ -83,9 +84,9 @@ def command(
 
 
 def _declared(target: str | None, hub: Hub) -> tuple[Registry | None, str]:
-    """(The registry, the name of its dataset), or (None, "") for a built directory.
+    """(The registry, the name of its dataset or checkpoint), or (None, "") for a built directory.
 
-    ``target`` is a built directory, a registry or its folder, or the name of a dataset in ./registry.yaml.
+    ``target`` is a built directory, a registry or its folder, or a name in ./registry.yaml.
     """
     from ..registry import Registry
     from ..schemas.errors import UsageError
@@ -99,4 +100,6 @@ def _declared(target: str | None, hub: Hub) -> tuple[Registry | None, str]:
         raise UsageError("is neither a built directory nor a registry", where=target, next_command="arm push DIR")
     else:
         registry, name = Registry.load("registry.yaml", hub=hub), target
+    if any(spec.name == name for spec in registry.models):
+        return registry, str(name)
     return registry, registry.dataset(name).name

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..builders.spec import BuildSpec
+    from ..hub_sync.hub import Hub
     from ..registry import Registry
     from ..registry.models import ModelSpec
 
@@ -15,7 +16,13 @@ def place(source: str) -> Path | tuple[str, str] | None:
     """A folder that is there, (repository, revision), or None for what can only be a name."""
     if Path(source).is_dir():
         return Path(source)
-    return split(source) if "/" in source else None
+    return split(source.partition("/")[2] if typed(source) else source) if "/" in source else None
+
+
+def typed(source: str) -> str | None:
+    """The type of repository that ``models/NS/NAME`` or ``datasets/NS/NAME`` names; None of plain ``NS/NAME``."""
+    kind, _, rest = source.partition("@")[0].partition("/")
+    return {"models": "model", "datasets": "dataset"}.get(kind) if "/" in rest else None
 
 
 def split(source: str) -> tuple[str, str]:
@@ -24,6 +31,19 @@ def split(source: str) -> tuple[str, str]:
 
     repo, _, revision = source.partition("@")
     return checked_repo_id(repo), revision or "main"
+
+
+def located(source: str, hub: Hub) -> tuple[Hub, str, str]:
+    """(The Hub of its type, repository, revision) of ``NS/NAME[@REVISION]``.
+
+    A name may be that of a dataset and of a checkpoint: the dataset is meant, unless ``models/`` stands before it.
+    """
+    if kind := typed(source):
+        return hub.of(kind), *split(source.partition("/")[2])
+    repo, revision = split(source)
+    if hub.refs(repo) is None and (models := hub.of("model")).refs(repo) is not None:
+        return models, repo, revision
+    return hub, repo, revision
 
 
 def declared(name: str) -> tuple[Registry, BuildSpec | ModelSpec]:
@@ -49,7 +69,7 @@ def built(name: str) -> Path:
     registry, spec = declared(name)
     folder = registry.folder(spec)
     if not (folder / "manifest.json").is_file():
-        build, train = f"arm build --name {name}", f'Registry.load().model("{name}").build()'
+        build, train = f"arm build --name {name}", f"arm train --name {name}"
         raise ArmError(
             f"{name} is not built yet", where="registry.yaml",
             next_command=train if isinstance(spec, ModelSpec) else build,

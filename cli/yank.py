@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from . import output
-from .source import split
+from .source import located
 
 
 @click.command(
@@ -22,7 +22,7 @@ from .source import split
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output.json_option
 def command(source: str, reason: str | None, undo: bool, yes: bool, as_json: bool) -> None:
-    """Withdraw the version that TAG (v1.0.0) of NS/NAME names.
+    """Withdraw the version that TAG (v1.0.0) of NS/NAME, a dataset or a checkpoint, names.
 
     One commit on branch main writes version and reason into manifest.json and onto the card; both stay there with
     every later version. `arm pull`, `arm verify` and `load.py` warn whoever uses the version. Nothing is deleted and no
@@ -35,8 +35,7 @@ def command(source: str, reason: str | None, undo: bool, yes: bool, as_json: boo
         raise UsageError(
             "either a reason or --undo is needed", next_command=f'arm yank {source} --reason "what is wrong with it"'
         )
-    hub = output.hub()
-    repo, tag = split(source)
+    hub, repo, tag = located(source, output.hub())
     planned = plan(hub, repo, tag, reason)
     if planned.files and not as_json:
         what = "takes back the withdrawal of" if undo else "withdraws"

@@ -68,6 +68,12 @@ class Hub:
         self.api = HfApi(endpoint=self.endpoint, token=self.token or False)
         self._say = progress
 
+    def of(self, repo_type: str) -> Hub:
+        """The same Hub with its repositories of another type: dataset or model."""
+        if repo_type == self.repo_type:
+            return self
+        return Hub(self.endpoint, self.token, repo_type=repo_type, progress=self._say)
+
     def url(self, repo: str) -> str:
         """The page of a repository."""
         prefix = "" if self.repo_type == "model" else f"{self.repo_type}s/"

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cards.dataset import words
 from ..schemas import gates
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of
 from ..schemas.versions import of_tag, parse
+from . import forms
+from .forms import DATASET, Form
 from .hub import Hub, Refs, RemoteFile, checked_repo_id
 from .preflight import preflight
-from .release import ASSETS, CARD, MANIFEST, Keep, Operation, Release, Remote, make_release, read_as_rows, strangers
+from .release import CARD, MANIFEST, Keep, Operation, Release, Remote, make_release, strangers
 
 Progress = Callable[[str, int, int], None]
 Check = Callable[[Path], list[Issue]]
@@ -96,12 +97,13 @@ def plan(
     the directory has issues or violates a gate, when its version stands elsewhere already, when a newer one is
     published, when a person's file is in the way, or when ``private`` is asked for and the repository is public.
     """
-    checked = preflight(folder, check, progress)
+    form = forms.of(hub)
+    checked = preflight(folder, check, progress, form)
     if checked.issues:
-        raise ArmError.of(str(folder), checked.issues, next_command="arm build --force")
+        raise ArmError.of(str(folder), checked.issues, next_command=form.remake)
     if checked.violations:
         raise gates.refusal(checked.violations, where=str(folder))
-    manifest = manifest_of(folder)
+    manifest = manifest_of(folder, form.schema)
     identity = manifest["identity"]
     repo = checked_repo_id(repo or f"{identity['namespace']}/{identity['name']}")
     refs = hub.refs(repo)
@@ -112,7 +114,7 @@ def plan(
 
     def made(remote: Remote | None) -> Release:
         return make_release(
-            folder, repo, remote, base, keep, lambda file: _has_rows(hub, repo, remote, file, row_digest)
+            folder, repo, remote, base, keep, lambda file: _has_rows(hub, repo, remote, file, row_digest), form
         )
 
     warnings = checked.warnings
@@ -121,7 +123,9 @@ def plan(
         release = made(tagged)
         changes = release.operations(tagged)
         if changes and _written_otherwise(manifest, tagged, release, changes):
-            warnings += ("the card, its figures or load.py would be written otherwise now; the next release will",)
+            warnings += (
+                "what is written beside it (card, figures) would be written otherwise now; the next release will",
+            )
         elif changes:
             raise _stands_elsewhere(hub, repo, tag, refs, changes, base or tagged, release)
         operations: tuple[Operation, ...] = ()
@@ -135,10 +139,10 @@ def plan(
     head, stands = (refs.head, refs.tags.get(tag)) if refs else (None, None)
     if head and stands not in (None, head):
         later = Remote.read(hub, repo, head)
-        if found := read_as_rows(later.manifest or manifest, set(later.files) - set(release.files)):
+        if found := form.strays(later.manifest or manifest, set(later.files) - set(release.files)):
             known = set(later.manifest["environment"]["files"]) if later.manifest else set()
             if strange := [path for path in found if path not in known]:
-                warnings += (f"branch main holds files that `load_dataset` reads and no build made: {strange[0]}",)
+                warnings += (f"branch main holds files that loaders read and no build made: {strange[0]}",)
     return Plan(
         repo, hub.url(repo), folder, release, head, operations, stands, private, base, warnings, checked.findings
     )  # fmt: skip
@@ -149,15 +153,16 @@ def _written_otherwise(built: dict[str, Any], tagged: Remote, release: Release, 
 
     Figures alone differ with the library that drew them, too.
     """
-    if tagged.manifest is None or tagged.card is None or any(change.path.startswith("data/") for change in changes):
+    form = release.form
+    if tagged.manifest is None or tagged.card is None or not all(form.written(change.path) for change in changes):
         return False
     card = release.files[CARD].source
     assert isinstance(card, bytes)
     by, now = tagged.manifest["environment"], built["environment"]
-    other = any(by[key] != now[key] for key in ("action_reward_models", "code_sha256"))
-    other = other or all(change.path == MANIFEST or change.path.startswith(ASSETS) for change in changes)
+    other = any(by.get(key) != now.get(key) for key in ("action_reward_models", "code_sha256"))
+    other = other or all(change.path == MANIFEST or change.path.startswith("assets/") for change in changes)
     same = tagged.manifest["identity_sha256"] == release.manifest["identity_sha256"]
-    return other and same and words(tagged.card) == words(card.decode())
+    return other and same and form.words(tagged.card) == form.words(card.decode())
 
 
 def public(hub: Hub, repo: str) -> ArmError:
@@ -187,7 +192,7 @@ def _has_rows(hub: Hub, repo: str, remote: Remote | None, file: RemoteFile, row_
 
 def _refuse_taken(hub: Hub, repo: str, remote: Remote, operations: tuple[Operation, ...], overwrite: bool) -> None:
     own = f"{repo.partition('/')[2]}.py"
-    if own in remote.files:
+    if forms.of(hub) is DATASET and own in remote.files:
         raise ArmError(
             f"holds {own}, and stock datasets loads nothing from a repository with a file of its own name",
             where=hub.url(repo), next_command="rename that file there, then push again",
@@ -195,7 +200,7 @@ def _refuse_taken(hub: Hub, repo: str, remote: Remote, operations: tuple[Operati
     taken = [] if overwrite else strangers(hub, repo, remote, operations)
     if taken:
         raise ArmError(
-            f"holds files that no build made where this one writes or `load_dataset` reads: {', '.join(taken[:5])}"
+            f"holds files that no build made where this one writes or a loader reads: {', '.join(taken[:5])}"
             + (", ..." if len(taken) > 5 else ""),
             where=hub.url(repo),
             next_command="move them there; or push --overwrite: they are replaced or deleted (its history has them)",
@@ -210,10 +215,14 @@ def _stands_elsewhere(
         f"{tag} is published at {refs.tags[tag]} with other content ({len(changes)} files differ: {names}); the head "
         f"is {refs.head}; tags are never moved",
         where=hub.url(repo),
-        next_command="raise the version in registry.yaml, then arm build and arm push",
+        next_command=_raise(release.form),
     )
     error.last, error.release = last, release
     return error
+
+
+def _raise(form: Form) -> str:
+    return f"raise the version in registry.yaml, then {form.make} and arm push"
 
 
 def _last(hub: Hub, repo: str, refs: Refs | None) -> Remote | None:
@@ -227,5 +236,5 @@ def _refuse_older(hub: Hub, repo: str, version: str, last: Remote | None) -> Non
     if published and parse(version) < parse(published):
         raise ArmError(
             f"{version} is older than {published}, which is published", where=hub.url(repo),
-            next_command="raise the version in registry.yaml, then arm build and arm push",
+            next_command=_raise(forms.of(hub)),
         )  # fmt: skip

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cards.dataset import merge, problems
 from ..schemas import gates
 from ..schemas.errors import ArmError, Issue
 from ..schemas.manifest import manifest_of
-from . import limits
+from . import checkpoints, limits
+from .forms import DATASET, Form
 from .scan import scan
 
 CARD = "README.md"
@@ -39,14 +39,15 @@ class Preflight:
 
 
 def preflight(
-    folder: Path, check: Callable[[Path], list[Issue]], progress: Callable[[str, int, int], None] = lambda *_: None
-) -> Preflight:
+    folder: Path, check: Callable[[Path], list[Issue]], progress: Callable[[str, int, int], None] = lambda *_: None,
+    form: Form = DATASET,
+) -> Preflight:  # fmt: skip
     """Check the built directory ``folder``: its content with ``check``, its card, the Hub's limits, secrets.
 
     Everything is looked at, so that all problems come at once. Raises ArmError when there is no manifest, or none that
     this version reads.
     """
-    manifest = manifest_of(folder)
+    manifest = manifest_of(folder, form.schema)
     files, issues = limits.regular_files(folder, manifest)
     # What Python leaves where load.py was imported is not published, and no reason not to publish.
     issues += [issue for issue in check(folder) if not issue.file.startswith("__pycache__/")]
@@ -54,15 +55,19 @@ def preflight(
     issues += limits.figures(folder, files)
     issues += _sizes(folder, files, manifest)
     if CARD in files:
-        issues += [Issue(CARD, 0, "$", message) for message in _card((folder / CARD).read_bytes(), manifest)]
+        issues += [Issue(CARD, 0, "$", message) for message in _card((folder / CARD).read_bytes(), manifest, form)]
+    if form is not DATASET:
+        issues += checkpoints.file_problems(folder, files)
     damaged = {issue.file for issue in issues}
     found, unread = scan(folder, files, progress)
     issues += [issue for issue in unread if issue.file not in damaged]
     warnings, findings = list(limits.warnings(files)), sorted(found)
-    if not gates.secrets_stop(manifest["identity"]):
-        warnings, findings = [*warnings, *_told(findings)], []
-    violated = gates.violations(manifest["identity"])
-    return Preflight(tuple(sorted(set(issues))), tuple(warnings), tuple(findings), tuple(violated))
+    violated: tuple[gates.Violation, ...] = ()
+    if form is DATASET:  # of a checkpoint nobody declares gates
+        if not gates.secrets_stop(manifest["identity"]):
+            warnings, findings = [*warnings, *_told(findings)], []
+        violated = tuple(gates.violations(manifest["identity"]))
+    return Preflight(tuple(sorted(set(issues))), tuple(warnings), tuple(findings), violated)
 
 
 def _told(findings: list[Issue]) -> Iterator[str]:
@@ -78,18 +83,18 @@ def _sizes(folder: Path, files: list[str], manifest: Mapping[str, Any]) -> Itera
             yield Issue(name, 0, "$", f"has {size:,} bytes, the manifest says {entry['bytes']:,}")
 
 
-def _card(data: bytes, manifest: dict[str, Any]) -> Iterator[str]:
+def _card(data: bytes, manifest: dict[str, Any], form: Form) -> Iterator[str]:
     """What is wrong with the card, and with the one that publishing makes of it."""
-    from huggingface_hub import DatasetCard
+    from huggingface_hub import DatasetCard, ModelCard
 
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         yield f"is not UTF-8: {error}"
         return
-    yield from problems(text, manifest)
+    yield from form.problems(text, manifest)
     try:
-        head = DatasetCard(merge(text, manifest)).data
+        head = (DatasetCard if form is DATASET else ModelCard)(form.merge(text, manifest)).data
     except ArmError as error:
         yield error.message
         return

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ArmError
 from ..schemas.secrets import GROUPS
 from . import readback
 from .commit import Upload
+from .forms import DATASET
 from .hub import WAITS_S, Hub, reason
 from .plan import Plan, public
 from .release import Remote
 
 Progress = Callable[[str, int, int], None]
+# A downloaded checkpoint -> {"conversations": how many were scored again, "max_difference": from what was stored}.
+# Raises ArmError when it cannot be loaded, or scores otherwise.
+Reload = Callable[[Path], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Published:
-    """Where a release stands now. ``committed`` is False when the repository held it already."""
+    """Where a release stands now. ``committed`` is False when the repository held it already.
+
+    ``loaded``: of a dataset, table -> split -> rows that were read back. ``scored``: of a checkpoint, what came of
+    loading it from the Hub (see `Reload`).
+    """
 
     repo: str
     url: str
@@ -27,7 +36,8 @@ class Published:
     commit: str
     committed: bool
     tagged: bool
-    loaded: dict[str, dict[str, int]] = field(default_factory=dict)  # table -> split -> rows that were read back
+    loaded: dict[str, dict[str, int]] = field(default_factory=dict)
+    scored: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -35,18 +45,23 @@ class Published:
 
 def publish(
     planned: Plan, hub: Hub, *, stage: bool = False, full: bool = False, allow_findings: bool = False,
-    progress: Progress = lambda *_: None,
+    reload: Reload | None = None, progress: Progress = lambda *_: None,
 ) -> Published:  # fmt: skip
     """Carry out a plan: upload, one commit on the planned head, read back, tag. Safe to run again when killed.
 
     With ``stage`` the commit is a pull request, merged after it was read back. With ``full`` every shard is read back,
-    else one per table and split. Raises ArmError when the plan has findings that are not allowed, when the head moved
+    else one per table and split. A checkpoint is downloaded whole, its files compared, and given to ``reload``, which
+    has to be there. Raises ArmError when the plan has findings that are not allowed, when the head moved
     (with both shas), when what arrived differs, or when the tag appeared elsewhere meanwhile.
     """
     repo = planned.repo
 
-    def read_back(commit: str) -> dict[str, dict[str, int]]:
-        return _read_back(planned, hub, commit, full, progress)
+    def read_back(commit: str) -> dict[str, Any]:
+        if planned.release.form is DATASET:
+            return {"loaded": _read_back(planned, hub, commit, full, progress)}
+        assert reload is not None
+        _compare(planned, hub, commit)
+        return {"scored": readback.reload(hub, planned, commit, reload, progress)}
 
     if planned.tagged:
         return Published(repo, planned.url, planned.tag, planned.tagged, False, False)
@@ -65,14 +80,16 @@ def publish(
     if planned.operations:
         upload = Upload(planned, hub, base, progress)
         commit = upload.staged(read_back) if stage else upload.committed()
-    loaded = read_back(commit)
+    found = read_back(commit)
     stands, tagged = _tag(planned, hub, commit)
-    return Published(repo, planned.url, planned.tag, stands, bool(planned.operations), tagged, loaded)
+    return Published(repo, planned.url, planned.tag, stands, bool(planned.operations), tagged, **found)
 
 
 def _clean(planned: Plan) -> str:
     """What whoever publishes can write to be rid of the findings, or to live with them."""
     messages = [finding.message for finding in planned.findings]
+    if planned.release.form is not DATASET:
+        return f"mend what they come from, and {planned.release.form.make}; or, this once, push --allow-findings"
     needed = [group for group, kinds in GROUPS.items() if any(kind in said for said in messages for kind in kinds)]
     declared = planned.release.manifest["identity"]["parameters"].get("redact") or []
     if set(needed) <= set(declared):
@@ -107,14 +124,19 @@ def _create(planned: Plan, hub: Hub) -> tuple[str, Plan]:
     return refs.head, replace(planned, base=refs.head, operations=operations)
 
 
-def _read_back(planned: Plan, hub: Hub, commit: str, full: bool, progress: Progress) -> dict[str, dict[str, int]]:
-    """Compare every file of the commit with the release, then load it as anyone would. Raises ArmError."""
+def _compare(planned: Plan, hub: Hub, commit: str) -> None:
+    """Raise ArmError unless every file of the commit is that of the release."""
     if wrong := planned.release.operations(Remote.read(hub, planned.repo, commit)):
         names = ", ".join(operation.path for operation in wrong[:5])
         raise ArmError(
             f"the commit {commit} does not hold what was published: {names}; no tag was set", where=planned.url,
             next_command=f"arm push {planned.folder}   # sends what is missing",
         )  # fmt: skip
+
+
+def _read_back(planned: Plan, hub: Hub, commit: str, full: bool, progress: Progress) -> dict[str, dict[str, int]]:
+    """Compare every file of the commit with the release, then load it as anyone would. Raises ArmError."""
+    _compare(planned, hub, commit)
     manifest = planned.release.manifest
     try:
         return readback.load(hub, planned.repo, commit, manifest, full=full, progress=progress)

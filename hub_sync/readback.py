@@ -1,4 +1,5 @@
-"""Load a revision as anyone would: stock ``datasets`` in a process of its own, with an empty cache."""
+"""Load a revision as anyone would: a dataset with stock ``datasets`` in a process of its own, a checkpoint from files
+that were downloaded anew; both with an empty cache."""
 
 from __future__ import annotations
 
@@ -10,10 +11,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..schemas.errors import ArmError
+from ..schemas.ids import file_sha256
 from .hub import Hub, without_urls
+from .pull import download
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 # Knows nothing of this project. Streaming reads the card's YAML, its globs and its features, and one shard's bytes.
 _SCRIPT = """
@@ -69,6 +75,39 @@ def load(
             message = f"{table}/{split}: {read[table][split]} rows were loaded, the manifest says {wanted}"
             raise ArmError(message, where=where)
     return read
+
+
+def reload(
+    hub: Hub, planned: Plan, commit: str, score: Callable[[Path], Mapping[str, Any]],
+    progress: Callable[[str, int, int], None],
+) -> dict[str, Any]:  # fmt: skip
+    """Download every file of a published checkpoint into an empty folder, compare digests, and let ``score`` load it.
+
+    Raises ArmError, which says that no tag was set.
+    """
+    files, again = hub.files(planned.repo, commit), f"arm push {planned.folder}   # reads back again"
+    where = f"{hub.url(planned.repo)} at {commit}"
+    with tempfile.TemporaryDirectory(prefix="arm-load-") as name:
+        folder = Path(name) / planned.release.name
+        listed = [files[path] for path in sorted(planned.release.files)]
+        wrong = download(hub, planned.repo, commit, listed, folder, progress)
+        wrong += [
+            path
+            for path, content in planned.release.files.items()
+            if path not in wrong and file_sha256(folder / path) != content.sha256
+        ]
+        if wrong:
+            raise ArmError(
+                f"arrived with other bytes: {', '.join(wrong[:5])}; no tag was set", where=where, next_command=again
+            )
+        progress("loading as anyone would", 0, 1)
+        try:
+            found = dict(score(folder))
+        except ArmError as error:
+            message = f"{error.message.replace(str(folder), 'the checkpoint')}; no tag was set"
+            raise ArmError(message, where=where, next_command=again) from error
+        progress("loading as anyone would", 1, 1)
+    return found
 
 
 def _expected(manifest: Mapping[str, Any]) -> dict[tuple[str, str], list[int]]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
-from ..cards.dataset import merge, render, words
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError
 from ..schemas.ids import sha256_hex
+from . import forms
+from .forms import DATASET, Form
 from .hub import Hub, RemoteFile, git_blob_id
 
-CARD, MANIFEST, ASSETS = "README.md", manifests.NAME, "assets/"
+CARD, MANIFEST = "README.md", manifests.NAME
 Keep = Literal["hub", "local"]
-_OURS = ("data/", "schemas/", "prompts/", ASSETS, "load.py")  # where builds write
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Remote:
         if MANIFEST in files:
             data = hub.read(repo, files[MANIFEST], commit)
             try:
-                manifest = manifests.parse(data, MANIFEST)
+                manifest = manifests.parse(data, MANIFEST, forms.of(hub).schema)
             except ArmError:
                 manifest = None  # of another version, or of another tool: nothing is kept on its word
         if CARD in files:
@@ -54,15 +53,14 @@ class Remote:
         return cls(commit, files, manifest, data, card)
 
 
-def manifest_at(
-    hub: Hub, repo: str, commit: str, parse: Callable[[bytes, str], dict[str, Any]] = manifests.parse
-) -> tuple[dict[str, RemoteFile], dict[str, Any]]:
-    """(Files, manifest) of a commit that has to hold a build. Raises ArmError without one that ``parse`` takes."""
+def manifest_at(hub: Hub, repo: str, commit: str) -> tuple[dict[str, RemoteFile], dict[str, Any]]:
+    """(Files, manifest) of a commit that has to hold a build. Raises ArmError without one that this version reads."""
     files = hub.files(repo, commit)
     where = f"{hub.url(repo)} at {commit}"
     if MANIFEST not in files:
         raise ArmError(f"holds no {MANIFEST}: no build was published there", where=where)
-    return files, parse(hub.read(repo, files[MANIFEST], commit), f"{where}: {MANIFEST}")
+    data = hub.read(repo, files[MANIFEST], commit)
+    return files, manifests.parse(data, f"{where}: {MANIFEST}", forms.of(hub).schema)
 
 
 @dataclass(frozen=True)
@@ -100,6 +98,7 @@ class Release:
     version: str
     files: Mapping[str, Content]
     manifest: Mapping[str, Any]
+    form: Form = DATASET
 
     @property
     def tag(self) -> str:
@@ -108,7 +107,7 @@ class Release:
     def operations(self, remote: Remote | None) -> tuple[Operation, ...]:
         """What leads from ``remote`` to this; nothing when it is this already.
 
-        Deleted is what the build before wrote and this one does not, and what else `load_dataset` would read as rows.
+        Deleted is what the build before wrote and this one does not, and what else a loader would take for the build's.
         A person's other files stay.
         """
         held = remote.files if remote else {}
@@ -118,15 +117,8 @@ class Release:
             if not content.equals(held.get(path))
         ]
         before = set(remote.manifest["environment"]["files"]) if remote and remote.manifest else set()
-        gone = {path for path in before if path.startswith(_OURS)} | set(read_as_rows(self.manifest, held))
+        gone = {path for path in before if self.form.owned(path)} | set(self.form.strays(self.manifest, held))
         return (*writes, *(Operation("delete", path, 0) for path in sorted((gone & set(held)) - set(self.files))))
-
-
-def read_as_rows(manifest: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
-    """Those of ``paths`` that `load_dataset` reads as rows of a build."""
-    tables = manifest["identity"]["tables"]
-    globs = [f"data/{table}/{split}-*.parquet" for table, entry in tables.items() for split in entry["splits"]]
-    return sorted(path for path in paths if any(fnmatch.fnmatchcase(path, glob) for glob in globs))
 
 
 def strangers(hub: Hub, repo: str, remote: Remote, operations: Sequence[Operation]) -> list[str]:
@@ -148,7 +140,7 @@ def strangers(hub: Hub, repo: str, remote: Remote, operations: Sequence[Operatio
 
 def make_release(
     folder: Path, repo: str, remote: Remote | None, base: Remote | None, keep: Keep | None,
-    is_kept: Callable[[RemoteFile], bool],
+    is_kept: Callable[[RemoteFile], bool], form: Form = DATASET,
 ) -> Release:  # fmt: skip
     """The release of a built directory on top of ``remote``; ``base`` is the revision published last, if any.
 
@@ -158,8 +150,10 @@ def make_release(
     of the local card when only they changed since ``base``; when both did, ``keep`` decides, and without it ArmError is
     raised.
     """
-    local, renamed = _for_repo(manifests.manifest_of(folder), folder, repo)
-    kept = {path for path in _kept(local, remote) if remote and is_kept(remote.files[path])}
+    local, renamed = _for_repo(manifests.manifest_of(folder, form.schema), folder, repo, form)
+    kept = {
+        path for path in (_kept(local, remote) if form is DATASET else ()) if remote and is_kept(remote.files[path])
+    }
     environment = local["environment"]
     files = {
         path: Content(entry["sha256"], entry["bytes"], renamed.get(path, folder / path))
@@ -177,11 +171,11 @@ def make_release(
         manifest, data = remote.manifest, remote.manifest_bytes
     else:
         data = dumped(manifest)
-    written = _card((folder / CARD).read_bytes().decode("utf-8"), manifest, remote, base, keep).encode("utf-8")
+    written = _card((folder / CARD).read_bytes().decode("utf-8"), manifest, remote, base, keep, form).encode("utf-8")
     files[MANIFEST] = Content(sha256_hex(data), len(data), data)
     files[CARD] = Content(sha256_hex(written), len(written), written)
     identity = manifest["identity"]
-    return Release(identity["name"], identity["version"], files, manifest)
+    return Release(identity["name"], identity["version"], files, manifest, form)
 
 
 def dumped(manifest: Mapping[str, Any]) -> bytes:
@@ -200,7 +194,7 @@ def with_withdrawn(manifest: Mapping[str, Any], withdrawn: Mapping[str, str]) ->
     return {**manifest, "environment": environment | ({"withdrawn": dict(withdrawn)} if withdrawn else {})}
 
 
-def _for_repo(manifest: dict[str, Any], folder: Path, repo: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _for_repo(manifest: dict[str, Any], folder: Path, repo: str, form: Form) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The manifest of a build as ``repo``, and the files that name the repository: only load.py does."""
     namespace, name = repo.split("/")
     identity = {**manifest["identity"], "namespace": namespace, "name": name}
@@ -219,7 +213,7 @@ def _for_repo(manifest: dict[str, Any], folder: Path, repo: str) -> tuple[dict[s
         "identity_sha256": manifests.identity_digest(identity),
         "environment": {**manifest["environment"], "files": files},
     }
-    return manifests.parse(orjson.dumps(renamed), repo), changed  # not every name is one
+    return manifests.parse(orjson.dumps(renamed), repo, form.schema), changed  # not every name is one
 
 
 def _kept(local: Mapping[str, Any], remote: Remote | None) -> set[str]:
@@ -249,24 +243,26 @@ def _data_files(manifest: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def _same(published: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Equal in all that says what the data is, and what is withdrawn; not where and when it was made."""
+    """Equal in all that says what it is, and what is withdrawn; not where and when it was made."""
+    said, now = ({key: part for key, part in one.items() if key != "environment"} for one in (published, manifest))
     return bool(
-        published["identity"] == manifest["identity"]
+        said == now
         and published["environment"]["files"] == manifest["environment"]["files"]
         and withdrawn_in(published) == withdrawn_in(manifest)
     )
 
 
 def _card(
-    local: str, manifest: Mapping[str, Any], remote: Remote | None, base: Remote | None, keep: Keep | None
-) -> str:
+    local: str, manifest: Mapping[str, Any], remote: Remote | None, base: Remote | None, keep: Keep | None,
+    form: Form,
+) -> str:  # fmt: skip
     """The card with the words of a person: theirs on the Hub, or the local ones when only those changed."""
     if remote is None or remote.card is None:
-        return merge(local, dict(manifest))
-    nothing = words(render(dict(manifest)))
-    here, there = words(local), words(remote.card)
+        return form.merge(local, dict(manifest))
+    nothing = form.words(form.render(dict(manifest)))
+    here, there = form.words(local), form.words(remote.card)
     if keep is None:
-        before = words(base.card) if base and base.card else None
+        before = form.words(base.card) if base and base.card else None
         if here in (there, nothing, before):
             keep = "hub"
         elif there in (nothing, before):
@@ -277,4 +273,4 @@ def _card(
                 where=CARD,
                 next_command="--card hub or --card local says which to keep; the Hub's history has both afterwards",
             )
-    return merge(remote.card if keep == "hub" else local, dict(manifest))
+    return form.merge(remote.card if keep == "hub" else local, dict(manifest))

@@ -13,18 +13,21 @@ from ..schemas.errors import ArmError, Issue
 from ..schemas.manifest import manifest_of
 from ..schemas.parquet import expands
 from ..schemas.versions import of_tag
-from . import readback
+from . import forms, readback
+from .forms import CHECKPOINT, DATASET, Form
 from .hub import Hub, checked_repo_id
 from .pull import download
-from .release import CARD, MANIFEST, manifest_at, read_as_rows
+from .release import CARD, MANIFEST, manifest_at
 from .yank import warning
 
 Progress = Callable[[str, int, int], None]
+Reload = Callable[[Path], Mapping[str, Any]]  # as in `publish`
 
 
 @dataclass(frozen=True)
 class Verified:
     """What was found. ``loaded``: table -> split -> rows that stock ``datasets`` gave; a folder has no ``commit``.
+    ``scored``: of a checkpoint that was loaded, how many conversations, and how far scores are from those stored.
 
     ``warnings`` are no issues: the version is what it says, and was withdrawn since.
     """
@@ -35,16 +38,17 @@ class Verified:
     issues: tuple[Issue, ...]
     loaded: dict[str, dict[str, int]]
     warnings: tuple[str, ...] = ()
+    scored: Mapping[str, Any] | None = None
 
 
 def verify_revision(
     hub: Hub, repo: str, revision: str, check: Callable[[Path, Progress], list[Issue]],
-    progress: Progress = lambda *_: None,
+    progress: Progress = lambda *_: None, reload: Reload | None = None,
 ) -> Verified:  # fmt: skip
     """Download a revision anew and verify it. ``check`` returns the issues of a built directory.
 
-    Every row is loaded from the downloaded files, and one shard per table and split from the Hub itself. Raises
-    ArmError when there is no such revision, or no manifest in it.
+    Every row is loaded from the downloaded files, and one shard per table and split from the Hub itself; a checkpoint
+    is loaded by ``reload``, if that is given. Raises ArmError when there is no such revision, or no manifest in it.
     """
     commit = hub.resolve(checked_repo_id(repo), revision)
     where = f"{hub.url(repo)} at {commit}"
@@ -58,28 +62,47 @@ def verify_revision(
             issues.append(Issue(name, 0, "$", "arrives with other bytes than the Hub lists"))
         issues += [_shown(issue, folder) for issue in check(folder, progress)]
         loaded: dict[str, dict[str, int]] = {}
-        if _loadable(folder, manifest):
+        scored, form = None, forms.of(hub)
+        if form is CHECKPOINT:
+            scored, problem = _scored(folder, reload if not issues else None)
+            issues += problem
+        elif _loadable(folder, manifest):
             loaded, problem = _load(hub, str(folder), None, manifest, progress)
             issues += problem or _load(hub, repo, commit, manifest, progress)[1]
-    for name in read_as_rows(manifest, set(files) - names):
-        issues.append(Issue(name, 0, "$", "is not in the manifest, and `load_dataset` reads it"))
+    for name in form.strays(manifest, set(files) - names):
+        issues.append(Issue(name, 0, "$", "is not in the manifest, and loaders read it"))
     said = warning(hub, repo, manifest["identity"]["version"])
     return Verified(
-        where, commit, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded, (said,) if said else ()
+        where, commit, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded, (said,) if said else (), scored
     )
 
 
 def verify_folder(
-    folder: Path, check: Callable[[Path, Progress], list[Issue]], progress: Progress = lambda *_: None
-) -> Verified:
+    folder: Path, check: Callable[[Path, Progress], list[Issue]], progress: Progress = lambda *_: None,
+    form: Form = DATASET, reload: Reload | None = None,
+) -> Verified:  # fmt: skip
     """Verify a built directory in the same way. Raises ArmError when it holds no manifest."""
-    manifest = manifest_of(folder)
+    manifest = manifest_of(folder, form.schema)
     issues = list(check(folder, progress))
     loaded: dict[str, dict[str, int]] = {}
-    if _loadable(folder, manifest):
+    scored = None
+    if form is CHECKPOINT:
+        scored, problem = _scored(folder, reload if not issues else None)
+        issues += problem
+    elif _loadable(folder, manifest):
         loaded, problem = _load(Hub(), str(folder.resolve()), None, manifest, progress)
         issues += problem
-    return Verified(str(folder), None, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded)
+    return Verified(str(folder), None, manifest["identity_sha256"], tuple(sorted(set(issues))), loaded, scored=scored)
+
+
+def _scored(folder: Path, reload: Reload | None) -> tuple[Mapping[str, Any] | None, list[Issue]]:
+    """What came of loading a checkpoint whose files are right; nothing where nobody asked for it."""
+    if reload is None:
+        return None, []
+    try:
+        return reload(folder), []
+    except ArmError as error:
+        return None, [Issue(MANIFEST, 0, "$.checkpoint", error.message.replace(f"{folder}/", ""))]
 
 
 def _tag(revision: str, manifest: Mapping[str, Any]) -> list[Issue]:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..cards.dataset import merge, render
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.ids import sha256_hex
 from ..schemas.secrets import findings
 from ..schemas.versions import of_tag
+from . import forms
 from .commit import MAIN, on_head
 from .hub import Hub, checked_repo_id
 from .release import CARD, MANIFEST, Content, Remote, dumped, with_withdrawn, withdrawn_in
@@ -70,7 +70,7 @@ def plan(hub: Hub, repo: str, tag: str, reason: str | None) -> Withdrawal:
     refs = hub.refs(checked_repo_id(repo))
     where = hub.url(repo)
     if refs is None:
-        raise ArmError("there is no such dataset, or this token may not see it", where=where)
+        raise ArmError(f"there is no such {hub.repo_type}, or this token may not see it", where=where)
     if tag not in refs.tags:
         known = ", ".join(sorted(name for name in refs.tags if of_tag(name))) or "none"
         raise ArmError(f"has no tag {tag}; its versions: {known}", where=where, next_command=f"arm log {repo}")
@@ -84,7 +84,8 @@ def plan(hub: Hub, repo: str, tag: str, reason: str | None) -> Withdrawal:
     files = {}
     if before != reason:
         manifest = with_withdrawn(head.manifest, after)
-        card = render(manifest) if head.card is None else merge(head.card, manifest)
+        form = forms.of(hub)
+        card = form.render(manifest) if head.card is None else form.merge(head.card, manifest)
         files = {MANIFEST: dumped(manifest), CARD: card.encode()}
     return Withdrawal(repo, where, version, reason, before, refs.head, files)
 
@@ -135,7 +136,7 @@ def withdrawn(hub: Hub, repo: str) -> dict[str, str]:
         return {}
     data = hub.read(repo, file, refs.head)
     try:
-        return withdrawn_in(manifests.parse(data, MANIFEST))
+        return withdrawn_in(manifests.parse(data, MANIFEST, forms.of(hub).schema))
     except ArmError:
         return {}
 

@@ -10,12 +10,15 @@ from typing import Any
 import orjson
 
 from .. import __version__
-from ..schemas.errors import ArmError, Issue
+from ..schemas import manifest as manifests
+from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
 from ..schemas.manifest import NAME, identity_digest, is_safe_path
 from ..schemas.validate import for_schema
 
-CARD = "README.md"
+CARD, SCHEMA = "README.md", "model_manifest/1"
+# Parts of an identity that say what a checkpoint is called and nothing of what was trained.
+LABELS = ("name", "namespace", "version", "license", "description")
 # What a model can be loaded from, and what is fetched of one. No pickle and no code: loading those would run them.
 WEIGHTS = ("*.safetensors",)
 PLAIN = ("*.json", "*.txt", "*.jinja")
@@ -46,29 +49,26 @@ def identity(
     }
 
 
+def trained_from(made: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of an `identity` that decide the weights: names, versions and revisions are other words for them."""
+    kept: dict[str, Any] = {"recipe": made["recipe"], "dataset": made["dataset"]["identity_sha256"]}
+    for key in ("base", "init_from"):
+        start = made[key]
+        kept[key] = start and {name: start.get(name) for name in ("repo", "commit", "sha256")}
+    return kept
+
+
 def parse(data: bytes, where: str) -> dict[str, Any]:
     """The manifest in ``data``, checked against its schema: its paths then name nothing outside a folder.
 
     Raises ArmError when it is none of this version.
     """
-    try:
-        manifest = orjson.loads(data)
-    except ValueError as error:
-        raise ArmError(f"is not JSON: {error}", where=where) from error
-    if problems := for_schema("model_manifest/1").problems(manifest):
-        issues = [Issue(where, 0, place, message) for place, message in problems]
-        raise ArmError("is no manifest of a checkpoint", where=where, issues=issues)
-    assert isinstance(manifest, dict)
-    return manifest
+    return manifests.parse(data, where, SCHEMA)
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
     """The manifest of a finished checkpoint. Raises ArmError when there is none, and what `parse` raises."""
-    try:
-        data = (folder / NAME).read_bytes()
-    except OSError as error:
-        raise ArmError(f"is no finished checkpoint: it holds no {NAME}", where=str(folder)) from error
-    return parse(data, str(folder / NAME))
+    return manifests.manifest_of(folder, SCHEMA)
 
 
 def read(folder: Path) -> dict[str, Any] | None:
@@ -109,7 +109,7 @@ def describe(
             "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         },
     }
-    if problems := for_schema("model_manifest/1").problems(manifest):
+    if problems := for_schema(SCHEMA).problems(manifest):
         raise ArmError(f"the manifest breaks its schema, which is a defect: {problems[:3]}")
     return manifest
 

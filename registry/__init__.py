@@ -10,7 +10,7 @@ from .apply import SavedPlan, apply
 from .builds import check_build
 from .declaration import Registry
 from .diff import Diff, Side, compare
-from .models import Training
+from .nodes import Make, ModelNode
 from .plan import Options, Plan, Step, plan_folder
 from .provenance.history import history
 from .provenance.rebuild import check_rebuilt
@@ -19,7 +19,7 @@ from .provenance.walk import of_revision as lineage_of_revision
 from .staleness import read_manifest, reasons
 
 __all__ = [
-    "Diff", "Options", "Plan", "Registry", "SavedPlan", "Side", "Step", "Training",
+    "Diff", "Make", "ModelNode", "Options", "Plan", "Registry", "SavedPlan", "Side", "Step",
     "apply", "check_build", "check_rebuilt", "compare", "history", "lineage_of_build", "lineage_of_revision",
     "plan_folder", "read_manifest", "reasons", "row_digest",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..builders.gathering import Progress
-from ..cards.dataset import merge, words
+from ..hub_sync.forms import DATASET
 from ..hub_sync.hub import Hub
 from ..hub_sync.publish import Published, publish
 from ..hub_sync.release import CARD
@@ -20,6 +20,7 @@ from ..schemas.errors import ArmError, Issue
 from ..schemas.manifest import is_safe_path, manifest_of
 from ..schemas.validate import for_schema
 from .plan import Plan, Step
+from .reloading import reloading
 from .sources.lock import update, with_published
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ def apply(
     for step in plan.steps:
         if step.push is None:
             continue
+        reload = None if step.form is DATASET else reloading(registry, step.push.folder, progress)
         published = publish(
-            step.push, hub, stage=stage, full=full, allow_findings=allow_findings, progress=progress
+            step.push, hub.of(step.form.repo_type), stage=stage, full=full, allow_findings=allow_findings,
+            reload=reload, progress=progress,
         )  # fmt: skip
         if registry is not None and step.repo == f"{registry.namespace}/{step.name}":
             _note(registry, step, published)
@@ -77,9 +80,10 @@ def _take_words(step: Step) -> None:
     if not isinstance(published, bytes) or path.is_symlink() or not path.is_file():
         return
     card = published.decode()
-    if words(path.read_text("utf-8")) != words(card):
+    if step.form.words(path.read_text("utf-8")) != step.form.words(card):
         work = path.with_name(f".{path.name}-{os.getpid()}")
-        work.write_text(merge(card, manifest_of(step.push.folder)), "utf-8")
+        manifest = manifest_of(step.push.folder, step.form.schema)
+        work.write_text(step.form.merge(card, manifest), "utf-8")
         work.replace(path)
 
 
@@ -105,7 +109,7 @@ class SavedPlan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The datasets that it publishes."""
+        """The datasets and checkpoints that it publishes."""
         return tuple(step["name"] for step in self.data["steps"])
 
     @property
@@ -133,7 +137,7 @@ class SavedPlan:
             if saved["name"] in names[:number]:
                 yield f"{where}.name", f"{saved['name']} stands twice"
             elif saved["name"] not in fresh:
-                yield f"{where}.name", f"{saved['name']} is no dataset of this registry"
+                yield f"{where}.name", f"{saved['name']} is no dataset of this registry, nor a checkpoint"
             else:
                 yield from _step(where, saved, fresh[saved["name"]])
         if sorted(names) == sorted(order) and names != order:

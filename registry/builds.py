@@ -1,9 +1,9 @@
-"""A built directory as a whole: its rows against the manifest, and its card against both."""
+"""A built directory as a whole: rows or weights against the manifest, and the card against both."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,12 @@ from ..builders.gathering import Progress
 from ..builders.manifest import code_sha256
 from ..builders.published import write_loader, write_schemas
 from ..cards.dataset import problems
-from ..schemas.errors import Issue
-from ..schemas.manifest import manifest_of
+from ..hub_sync import checkpoints
+from ..hub_sync.forms import CHECKPOINT, DATASET, Form
+from ..inference import adapter, contract
+from ..schemas.errors import ArmError, Issue
+from ..schemas.ids import file_sha256
+from ..schemas.manifest import NAME, identity_digest, manifest_of
 
 
 def check_build(folder: Path, progress: Progress = lambda *_: None) -> list[Issue]:
@@ -31,6 +35,64 @@ def check_build(folder: Path, progress: Progress = lambda *_: None) -> list[Issu
         found = problems(card.read_text("utf-8", errors="replace"), manifest, same_code=ours)
         issues += [Issue("README.md", 0, "$", problem) for problem in found]
     return sorted(issues)
+
+
+def form_of(folder: Path) -> Form:
+    """What a built directory is: a dataset, unless its manifest says that it is a checkpoint."""
+    try:
+        with (folder / NAME).open("rb") as file:
+            return CHECKPOINT if b'"model_manifest"' in file.read() else DATASET
+    except OSError:
+        return DATASET
+
+
+def check_checkpoint(folder: Path, progress: Progress = lambda *_: None) -> list[Issue]:
+    """Every issue of a built checkpoint: files, what they hold, and what the manifest says that it is used with.
+
+    Nothing is loaded. Raises ArmError when there is no manifest, or when it is not one.
+    """
+    manifest = manifest_of(folder, CHECKPOINT.schema)
+    files, issues = manifest["environment"]["files"], []
+    for done, (name, entry) in enumerate(files.items()):
+        progress("checking files", done, len(files))
+        if not (folder / name).is_file():
+            issues.append(Issue(name, 0, "$", "is missing"))
+        elif file_sha256(folder / name) != entry["sha256"]:
+            issues.append(Issue(name, 0, "$", "is not the file that the manifest names"))
+    progress("checking files", len(files), len(files))
+    if (digest := identity_digest(manifest["identity"])) != manifest["identity_sha256"]:
+        issues.append(Issue(NAME, 0, "$.identity_sha256", f"is {manifest['identity_sha256']}, and would be {digest}"))
+    if not issues:
+        issues += [Issue(NAME, 0, "$.checkpoint", said) for said in _used_otherwise(folder, manifest)]
+    issues += checkpoints.file_problems(folder, [name for name in files if (folder / name).is_file()])
+    if (card := folder / "README.md").is_file():
+        text = card.read_text("utf-8", errors="replace")
+        issues += [Issue("README.md", 0, "$", said) for said in CHECKPOINT.problems(text, manifest)]
+    return sorted(set(issues))
+
+
+def _used_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What beside the weights is not what the manifest says that the checkpoint is used with."""
+    said = manifest["checkpoint"]
+    try:
+        contract.refuse_other_prompt(folder, said)
+    except ArmError as error:
+        yield error.message
+    tokenizer = folder / "tokenizer.json"
+    if not tokenizer.is_file() or file_sha256(tokenizer) != said["processor"]["tokenizer_sha256"]:
+        yield "processor.tokenizer_sha256 is not that of tokenizer.json"
+    weights = "adapter_model.safetensors" if said["layout"] == "adapter" else "model*.safetensors"
+    if not any(folder.glob(weights)):
+        yield f"layout is {said['layout']}, and there is no {weights}"
+    if said["layout"] == "adapter":
+        try:
+            config = adapter.read_config(folder)
+        except ArmError as error:
+            yield error.message
+            return
+        for key, name in (("repo", "base_model_name_or_path"), ("commit", "revision")):
+            if said["base"]["repo"] is not None and config.get(name) != said["base"][key]:
+                yield f"base.{key} is {said['base'][key]}, and adapter_config.json has {name} {config.get(name)!r}"
 
 
 def _described(folder: Path, manifest: dict[str, Any]) -> Iterator[Issue]:

@@ -1,12 +1,15 @@
 """The version rule: a schema break asks for a major, other rows for a minor, all else for a patch.
 
+Of a checkpoint: another contract (kind, layout, base, prompt, processor, where the score is read) asks for a major,
+since whoever uses it has to use it otherwise; other weights under the same contract for a minor; all else for a patch.
+
 Major is what breaks a reader's code: `load_dataset(repo, table, split=...)` no longer finds what it found, or finds
 rows of another form. Pure functions over manifests; nothing here reads a file or a Hub.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -52,6 +55,23 @@ def needed(
     return max((level for level, _ in found), default=Level.NONE), [why for _, why in found]
 
 
+def needed_by_checkpoint(before: Manifest, after: Manifest, *, card_changed: bool) -> tuple[Level, list[str]]:
+    """The same as `needed` for checkpoints."""
+    found = [(Level.MAJOR, why) for why in _contract(before["checkpoint"], after["checkpoint"])]
+    found += [(Level.MINOR, why) for why in _trained(before, after)]
+    old, new = ({key: one["identity"][key] for key in ("license", "description")} for one in (before, after))
+    patches = [f"the {key}: {old[key]} -> {new[key]}" if key == "license" else f"the {key} differs"
+               for key in old if old[key] != new[key]]  # fmt: skip
+    if before["evaluations"] != after["evaluations"]:
+        patches.append("the evaluations differ")
+    if _other_files(before, after, lambda path: not _weighs(path) and not path.startswith(("assets/", ".eval_"))):
+        patches.append("files beside the weights differ")
+    if card_changed:
+        patches.append("the words on the card differ")
+    found += [(Level.PATCH, why) for why in patches]
+    return max((level for level, _ in found), default=Level.NONE), [why for _, why in found]
+
+
 def next_version(last: str, level: Level) -> str:
     """The smallest version that is ``level`` above ``last``; ``last`` itself for `Level.NONE`."""
     major, minor, patch = parse(last)
@@ -87,6 +107,50 @@ def fits(last: str | None, declared: str, level: Level) -> str | None:
 def larger_than_needed(last: str | None, declared: str, level: Level) -> bool:
     """Whether ``declared`` raises more than ``level`` asks for: allowed, and worth a note."""
     return last is not None and bump(last, declared) > level
+
+
+def _contract(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """What a checkpoint is used with, part by part; which file holds the head is found by loading."""
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if key == "head":
+            old, new = ({k: v for k, v in (head or {}).items() if k != "file"} for head in (old, new))
+        if key == "prompt":
+            old, new = (prompt and {k: v for k, v in prompt.items() if k != "file"} for prompt in (old, new))
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from (
+                f"{key}.{part}: {old.get(part)} -> {new.get(part)}"
+                for part in sorted(old.keys() | new.keys())
+                if old.get(part) != new.get(part)
+            )
+        elif old != new:
+            yield f"{key}: {old} -> {new}"
+
+
+def _trained(before: Manifest, after: Manifest) -> Iterator[str]:
+    """Other weights, and what they come from."""
+    if _other_files(before, after, _weighs):
+        yield "the weights differ"
+    old, new = before["identity"], after["identity"]
+    if old["dataset"]["identity_sha256"] != new["dataset"]["identity_sha256"]:
+        was, now = (f"{one['dataset']['repo']}@{one['dataset']['revision']}" for one in (old, new))
+        yield f"the dataset: {was} -> {now}" if was != now else "the dataset differs"
+    if old["init_from"] != new["init_from"]:
+        yield "the checkpoint that training went on from differs"
+    if old["recipe"] != new["recipe"]:
+        yield "the recipe differs"
+
+
+def _weighs(path: str) -> bool:
+    return path.endswith(".safetensors") or path == "adapter_config.json"
+
+
+def _other_files(before: Manifest, after: Manifest, among: Callable[[str], bool]) -> bool:
+    old, new = (
+        {path: entry["sha256"] for path, entry in one["environment"]["files"].items() if among(path)}
+        for one in (before, after)
+    )
+    return old != new
 
 
 def _breaks(before: Manifest, after: Manifest) -> Iterator[str]:

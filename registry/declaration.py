@@ -16,8 +16,9 @@ from ..cards.dataset import merge, render
 from ..cards.figures import figures
 from ..schemas.errors import ArmError, Issue, UsageError
 from . import graph
+from .alone import is_recipe, of_recipe
 from .generated import Made
-from .models import ModelSpec, Trainer
+from .models import ModelSpec
 from .reading import declaration
 from .sources.lock import NAME as LOCK
 from .sources.lock import Lock
@@ -28,8 +29,9 @@ from .staleness import read_manifest, reasons
 if TYPE_CHECKING:
     from ..hub_sync.hub import Hub
     from ..hub_sync.publish import Published
-    from .nodes import ModelNode
+    from .nodes import Make, ModelNode
     from .plan import Options, Plan
+    from .reloading import Compare
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,10 @@ class Registry:
     """A checked registry.yaml; ``datasets`` and ``models`` are in the order of the file.
 
     ``references`` gives, per dataset, what each source refers to on the Hub (None: the publisher's own files).
-    ``trainers`` makes checkpoints, by kind of recipe. ``given_hub`` is the Hub to talk to; None: the environment's.
+    ``make`` trains checkpoints; None: `recipes.run.make`. ``compare`` loads them back; None: `recipes.probe.compare`.
+    ``given_hub`` is the Hub to talk to; None: the environment's.
     ``made`` are the files that models make; ``awaited`` gives, per dataset and number of a source, those that are not
-    there yet.
+    there yet. ``alone``: it is a recipe that no registry declares; its arm.lock may be that of other recipes, too.
     """
 
     path: Path
@@ -47,20 +50,24 @@ class Registry:
     datasets: tuple[BuildSpec, ...]
     models: tuple[ModelSpec, ...] = ()
     references: Mapping[str, tuple[Reference | None, ...]] = field(default_factory=dict)
-    trainers: Mapping[str, Trainer] = field(default_factory=dict)
+    make: Make | None = None
+    compare: Compare | None = None
     given_hub: Hub | None = None
     made: tuple[Made, ...] = ()
     awaited: Mapping[str, Mapping[int, Made]] = field(default_factory=dict)
+    alone: bool = False
 
     @classmethod
     def load(
-        cls, path: Path | str = "registry.yaml", *, hub: Hub | None = None,
-        trainers: Mapping[str, Trainer] | None = None,
+        cls, path: Path | str = "registry.yaml", *, hub: Hub | None = None, make: Make | None = None,
+        compare: Compare | None = None,
     ) -> Registry:  # fmt: skip
         """Read ``path``. Raises ArmError with every problem of the file (``file:line $.path``).
 
-        ``hub`` is the Hub to talk to, by default the one that HF_ENDPOINT and HF_TOKEN name. ``trainers`` maps a kind
-        of recipe to what makes a checkpoint of it; see `registry.models.Training`.
+        ``path`` may also be a recipe: the registry is then the one that declares it, in its folder or above, or that
+        recipe ``alone``. ``hub`` is the Hub to talk to, by default the one that HF_ENDPOINT and HF_TOKEN name.
+        ``make`` trains checkpoints instead of `recipes.run.make`, ``compare`` loads them back instead of
+        `recipes.probe.compare`.
         """
         path = Path(path)
         if path.is_dir():
@@ -69,9 +76,11 @@ class Registry:
             name = Path("registry.yaml").is_file() and len(path.parts) == 1 and not path.suffix
             fix = f"--name {path}   # if it is one of ./registry.yaml" if name else "arm init   # writes one"
             raise UsageError("there is no such registry", where=str(path), next_command=fix)
+        if is_recipe(path):
+            return of_recipe(path, hub=hub, make=make, compare=compare)[0]
         declared = declaration(path)
         return cls(
-            path, declared.namespace, declared.datasets, declared.models, declared.references, trainers or {}, hub,
+            path, declared.namespace, declared.datasets, declared.models, declared.references, make, compare, hub,
             declared.made, declared.awaited,
         )  # fmt: skip
 

@@ -36,7 +36,7 @@ def own(registry: Registry, reference: Reference | None) -> BuildSpec | None:
 
 def needs(registry: Registry, spec: BuildSpec | ModelSpec) -> list[BuildSpec]:
     """The datasets of this registry that ``spec`` rests on, each once."""
-    references = (spec.dataset,) if isinstance(spec, ModelSpec) else registry.references[spec.name]
+    references = spec.references if isinstance(spec, ModelSpec) else registry.references[spec.name]
     found = {need.name: need for reference in references if (need := own(registry, reference))}
     return list(found.values())
 
@@ -65,7 +65,7 @@ def unlocked(registry: Registry) -> list[Reference]:
 def references(registry: Registry) -> list[Reference]:
     """Every reference that arm.lock has to hold, each once, in the order of the file."""
     listed = [r for spec in registry.datasets for r in registry.references[spec.name] if r]
-    listed += [r for model in registry.models for r in (model.dataset, model.start)]
+    listed += [reference for model in registry.models for reference in model.references]
     return list({r.key: r for r in listed if own(registry, r) is None}.values())
 
 

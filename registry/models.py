@@ -1,139 +1,101 @@
-"""Checkpoints as nodes of the graph: what a recipe asks for, and the directory that a trainer makes of it."""
+"""Checkpoints as a registry declares them: a recipe, and what it refers to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from .. import __version__
+from ..recipes.recipe import Recipe
 from ..schemas.errors import ArmError, Issue
-from ..schemas.ids import file_sha256
-from ..schemas.manifest import NAME as MANIFEST
-from ..schemas.manifest import identity_digest, is_safe_path
-from ..schemas.validate import for_schema
-from ..schemas.yamlfile import read
-from .sources.references import Reference, repo_problem, version_of
+from ..schemas.yamlfile import YamlFile, read
+from .sources.references import Kind, Reference, repo_problem, version_of
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One checkpoint to train: ``start`` is the base model, or the checkpoint that training goes on from."""
+    """One checkpoint to train.
+
+    dataset: a version, or a built folder. start: the base model, or the checkpoint that training goes on from; or a
+    folder with a base model. Folders are for a recipe that no registry declares.
+    """
 
     name: str
     namespace: str
     version: str
-    recipe: Mapping[str, Any]
-    dataset: Reference
-    start: Reference
+    recipe: Recipe = field(repr=False)
+    dataset: Reference | Path
+    start: Reference | Path
+    license: str | None = None
+    description: str = ""
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """What arm.lock has to hold of it, unless the registry builds it itself."""
+        return tuple(one for one in (self.dataset, self.start) if isinstance(one, Reference))
 
 
-@dataclass(frozen=True)
-class Training:
-    """What a trainer is given: the recipe, and where its inputs are. It writes the checkpoint's files to ``folder``."""
+def read_recipe(
+    name: str, namespace: str, version: str, path: Path, *, license: str | None = None, description: str = "",
+    alone: bool = False,
+) -> ModelSpec:  # fmt: skip
+    """The checkpoint that the recipe ``path`` describes; folders only if it stands ``alone``.
 
-    spec: ModelSpec
-    dataset: Path  # a built directory
-    start_commit: str
-    folder: Path
-
-
-Trainer = Callable[[Training], None]
-
-
-def read_recipe(name: str, namespace: str, version: str, path: Path) -> ModelSpec:
-    """The checkpoint that the recipe ``path`` describes. Raises ArmError with every problem (``file:line $.path``)."""
+    Raises ArmError with every problem (``file:line $.path``).
+    """
     file = read(path, "recipe/1")
-    data, issues = file.data, []
-
-    def reference(key: str, text: str, kind: Any) -> Reference | None:
-        try:
-            return version_of(text, kind, namespace)
-        except ValueError as error:
-            issues.append(Issue(str(path), file.line(f"$.{key}"), f"$.{key}", str(error)))
-            return None
-
-    dataset = reference("dataset", data["dataset"], "dataset")
-    if "base" in data:
-        base = data["base"]
-        start: Reference | None = Reference("model", base["model"], base["revision"])
-        if problem := repo_problem(base["model"]):
-            issues.append(Issue(str(path), file.line("$.base.model"), "$.base.model", problem))
-    else:
-        start = reference("init_from", data["init_from"], "model")
-    if issues:
-        raise ArmError.of(str(path), issues)
+    reader = _Reader(file, namespace, alone)
+    dataset, start = reader.dataset(), reader.start()
+    if reader.issues:
+        raise ArmError.of(str(path), reader.issues)
     assert dataset is not None
     assert start is not None
-    return ModelSpec(name, namespace, version, data, dataset, start)
+    return ModelSpec(name, namespace, version, Recipe.of(path, file.data), dataset, start, license, description)
 
 
-def identity(spec: ModelSpec, dataset_identity: str, start_commit: str) -> dict[str, Any]:
-    """Everything that decides whether a checkpoint is new."""
-    start = {"repo": spec.start.repo, "revision": spec.start.revision, "commit": start_commit}
-    return {
-        "name": spec.name,
-        "namespace": spec.namespace,
-        "version": spec.version,
-        "recipe": dict(spec.recipe),
-        "dataset": {
-            "repo": spec.dataset.repo,
-            "revision": spec.dataset.revision,
-            "identity_sha256": dataset_identity,
-        },
-        "base": None if spec.start.is_version else start,
-        "init_from": start if spec.start.is_version else None,
-    }
+@dataclass
+class _Reader:
+    """Turns what a recipe names into references; what is none becomes an issue at its line."""
 
+    file: YamlFile
+    namespace: str
+    alone: bool
+    issues: list[Issue] = field(default_factory=list)
 
-def parse_model_manifest(data: bytes, where: str) -> dict[str, Any]:
-    """The manifest in ``data``, checked against its schema. Raises ArmError when it is none of this version."""
-    try:
-        manifest = orjson.loads(data)
-    except ValueError as error:
-        raise ArmError(f"is not JSON: {error}", where=where) from error
-    if problems := for_schema("model_manifest/1").problems(manifest):
-        issues = [Issue(where, 0, place, message) for place, message in problems]
-        raise ArmError("is no manifest of a checkpoint", where=where, issues=issues)
-    assert isinstance(manifest, dict)
-    return manifest
+    def dataset(self) -> Reference | Path | None:
+        said = self.file.data["dataset"]
+        return self._version("$.dataset", said, "dataset") if isinstance(said, str) else self._folder("$.dataset", said)
 
+    def start(self) -> Reference | Path | None:
+        data = self.file.data
+        if "base" not in data:
+            return self._version("$.init_from", data["init_from"], "model")
+        base = data["base"]
+        if "folder" in base:
+            return self._folder("$.base", base)
+        if problem := repo_problem(base["model"]):
+            self._issue("$.base.model", problem)
+            return None
+        return Reference("model", base["model"], base["revision"])
 
-def read_model_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished checkpoint, or None; a folder without a valid one is none."""
-    try:
-        return parse_model_manifest((folder / MANIFEST).read_bytes(), str(folder / MANIFEST))
-    except (OSError, ArmError):
+    def _version(self, where: str, text: str, kind: Kind) -> Reference | None:
+        try:
+            return version_of(text, kind, self.namespace)
+        except ValueError as error:
+            self._issue(where, str(error))
+            return None
+
+    def _folder(self, where: str, said: Mapping[str, Any]) -> Path | None:
+        folder = self.file.path.parent / said["folder"]
+        if not self.alone:
+            self._issue(f"{where}.folder", "is a folder, which is for trying out: what a registry publishes rests on "
+                        "what others can have, too; name a repository, or take the recipe out of models")  # fmt: skip
+        elif not folder.is_dir():
+            self._issue(f"{where}.folder", f"names no folder: {folder}")
+        else:
+            return folder
         return None
 
-
-def write_model_manifest(folder: Path, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the manifest of the checkpoint in ``folder``, last. Raises ArmError for a file that cannot be published."""
-    files = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not is_safe_path(name):
-            raise ArmError("is no file that a repository can hold", where=str(path))
-        if name != "README.md":
-            files[name] = {"sha256": file_sha256(path), "bytes": path.stat().st_size}
-    if not files:
-        raise ArmError("the trainer wrote no file", where=str(folder))
-    manifest = {
-        "model_manifest": 1,
-        "identity_sha256": identity_digest(made),
-        "identity": dict(made),
-        "environment": {
-            "files": files,
-            "action_reward_models": __version__,
-            "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        },
-    }
-    if problems := for_schema("model_manifest/1").problems(manifest):
-        raise ArmError(f"the manifest breaks its schema, which is a defect: {problems[:3]}")
-    data = orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
-    (folder / MANIFEST).write_bytes(data + b"\n")
-    return manifest
+    def _issue(self, where: str, message: str) -> None:
+        self.issues.append(Issue(str(self.file.path), self.file.line(where), where, message))

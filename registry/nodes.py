@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..hub_sync.pull import pull
+from ..builders.gathering import Progress
+from ..recipes import manifest as manifests
+from ..recipes.inputs import Inputs
 from ..schemas.errors import ArmError
 from ..schemas.ids import file_sha256
+from ..schemas.manifest import identity_digest, manifest_of
 from . import graph
-from .models import ModelSpec, Training, identity, read_model_manifest, write_model_manifest
+from .models import ModelSpec
+from .sources.models import Models
 from .staleness import differences
 
 if TYPE_CHECKING:
     from .declaration import Registry
+
+
+class Make(Protocol):
+    """What trains: the signature of `recipes.run.make`, which is the one that is used unless another is given."""
+
+    def __call__(
+        self, inputs: Inputs, work: Path, out: Path, *, smoke: int | None = None, restart: bool = False,
+        progress: Progress,
+    ) -> dict[str, Any] | None: ...  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,56 +44,205 @@ class ModelNode:
     def folder(self) -> Path:
         return self.registry.folder(self.spec)
 
+    @property
+    def work(self) -> Path:
+        """Where training leaves what the next run goes on with."""
+        return self.folder.with_name(f".{self.spec.name}-training")
+
+    @property
+    def command(self) -> str:
+        """The command that trains it."""
+        path = self.registry.path
+        names = [] if self.registry.alone else ["--name", self.spec.name]
+        shown = [] if path == Path("registry.yaml") else [str(path)]
+        return shlex.join(["arm", "train", *shown, *names])
+
     def reasons(self) -> list[str]:
-        """Why it must be trained (again); empty when it is up to date.
+        """Why it must be trained (again); empty when it is up to date. What it is called is no reason.
 
         Raises ArmError for a reference that arm.lock does not hold, and for a dataset that is not built as declared.
         """
-        wanted = self._identity()
-        manifest = read_model_manifest(self.folder)
+        wanted = self.identity
+        manifest = manifests.read(self.folder)
         if manifest is None:
             return ["there is no checkpoint yet"]
-        found = list(differences(manifest["identity"], wanted))
+        before = manifests.trained_from(manifest["identity"])
+        found = list(differences(before, manifests.trained_from(wanted)))
         for path, file in manifest["environment"]["files"].items():
             if not (self.folder / path).is_file() or file_sha256(self.folder / path) != file["sha256"]:
                 found.append(f"{path} is missing or changed")
         return found
 
-    def build(self) -> Path:
-        """Train it and return the built directory, whose manifest is written last. A failure leaves the last one.
+    def build(
+        self, *, smoke: int | None = None, restart: bool = False, progress: Progress = lambda *_: None
+    ) -> dict[str, Any] | None:
+        """Train it and return the manifest, which is written last: see `recipes.run.make`.
 
-        Raises ArmError when there is no trainer for this kind of recipe, and for what `reasons` raises.
+        A failure leaves the last checkpoint, and what was done of this one in `work`.
+
+        smoke: only so many steps, to see that all of it works. restart: forget what an earlier run left.
+        Raises ArmError for what `inputs` raises, and what training does.
         """
-        made = self._identity()
-        kind = self.spec.recipe["kind"]
-        trainer = self.registry.trainers.get(kind)
-        if trainer is None:
-            raise ArmError(
-                f"{self.spec.name} is a {kind}, and nothing here trains that kind", where=str(self.registry.path),
-                next_command="Registry.load(path, trainers={kind: function}) names a function that does",
-            )  # fmt: skip
+        inputs = self.inputs(progress)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{self.spec.name}-", dir=self.folder.parent) as name:
-            work = Path(name)
-            dataset = self._dataset(work)
-            (work / "made").mkdir()
-            start = made["base"] or made["init_from"]
-            trainer(Training(self.spec, dataset, start["commit"], work / "made"))
-            write_model_manifest(work / "made", made)
-            if self.folder.exists():
-                self.folder.rename(work / "old")
-            (work / "made").rename(self.folder)
-            shutil.rmtree(work / "old", ignore_errors=True)
-        return self.folder
+        return self._make(inputs, self.work, self.folder, smoke=smoke, restart=restart, progress=progress)
 
-    def _identity(self) -> dict[str, Any]:
-        commit = self.registry.read_lock().of(self.spec.start, self.registry.path).commit
-        return identity(self.spec, graph.dataset_of(self.registry, self.spec.dataset), commit)
+    @property
+    def _make(self) -> Make:
+        if self.registry.make is not None:
+            return self.registry.make
+        from ..recipes.run import make
 
-    def _dataset(self, work: Path) -> Path:
-        """The built directory of the dataset: the registry's own, or the published one at its locked commit."""
-        if mine := graph.own(self.registry, self.spec.dataset):
-            return self.registry.folder(mine)
-        locked = self.registry.read_lock().of(self.spec.dataset, self.registry.path)
-        pull(self.registry.hub, self.spec.dataset.repo, locked.commit, work / "dataset")
-        return work / "dataset"
+        return make
+
+    def inputs(self, progress: Progress = lambda *_: None) -> Inputs:
+        """Its recipe with local files for all that it refers to, downloaded by commit unless they are here.
+
+        Raises ArmError for what arm.lock does not hold, what cannot be had, and a checkpoint that cannot be trained on.
+        """
+        spec, identity = self.spec, self.identity
+        dataset, dataset_commit = self._dataset(progress)
+        if spec.recipe.data.get("init_from") is None:
+            base = self._base(progress)
+            source = {key: identity["base"][key] for key in ("repo", "commit", "sha256")}
+            return Inputs(spec.recipe, identity, dataset, dataset_commit, base, source)
+        assert not isinstance(spec.start, Path)
+        start = self._models.build("model", spec.start.repo, self._locked(spec.start), progress)
+        parent = manifests.manifest_of(start)["checkpoint"]
+        source, where = parent["base"], f"{spec.start}"
+        if parent["kind"] != spec.recipe.kind:
+            raise ArmError(
+                f"rests on {where}, which is a {parent['kind']}, and the recipe is of a {spec.recipe.kind}",
+                where=str(spec.recipe.path), next_command="init_from: a checkpoint of the same kind",
+            )  # fmt: skip
+        if parent["layout"] != "adapter" or source["repo"] is None:
+            what = "was merged" if parent["layout"] != "adapter" else "names no base model that others can have"
+            message = f"rests on {where}, which {what}: its LoRA cannot be trained further"
+            raise ArmError(message, where=str(spec.recipe.path), next_command="init_from: a published adapter")
+        base = self._models.base(source["repo"], source["commit"], progress)
+        return Inputs(spec.recipe, identity, dataset, dataset_commit, base, source, start)
+
+    def base_of(self, manifest: Mapping[str, Any], progress: Progress = lambda *_: None) -> Path | None:
+        """The folder of the base model that a checkpoint of this registry rests on; None when it needs none."""
+        checkpoint = manifest["checkpoint"]
+        if checkpoint["layout"] == "merged":
+            return None
+        source = checkpoint["base"]
+        if source["repo"] is None:
+            return self.spec.start if isinstance(self.spec.start, Path) else None
+        return self._models.base(source["repo"], source["commit"], progress)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What the manifest has to say of it; as it is when it is first asked for."""
+        spec = self.spec
+        if isinstance(spec.dataset, Path):
+            dataset = {"repo": None, "revision": None,
+                       "identity_sha256": identity_digest(manifest_of(spec.dataset)["identity"])}  # fmt: skip
+        else:
+            dataset = {"repo": spec.dataset.repo, "revision": spec.dataset.revision,
+                       "identity_sha256": graph.dataset_of(self.registry, spec.dataset)}  # fmt: skip
+        start: dict[str, Any]
+        if isinstance(spec.start, Path):
+            start = {**manifests.FOLDER, "sha256": manifests.folder_sha256(spec.start)}
+        else:
+            start = {
+                "repo": spec.start.repo,
+                "revision": spec.start.revision,
+                "commit": self._locked(spec.start).commit,
+            }
+        from_checkpoint = "init_from" in spec.recipe.data
+        return manifests.identity(
+            spec.recipe.data, name=spec.name, namespace=spec.namespace, version=spec.version, dataset=dataset,
+            base=None if from_checkpoint else {"sha256": None, **start}, init_from=start if from_checkpoint else None,
+            license=spec.license, description=spec.description,
+        )  # fmt: skip
+
+    # -- what it is called, after it was trained -----------------------------------------------------------------------
+
+    def relabel(self) -> list[str]:
+        """Let a trained checkpoint say what it is called now, without training it; returns what was said otherwise.
+
+        Name, version, licence and description of registry.yaml, and the commit of a dataset that was published since.
+        The card is made anew, with a person's words in it. Nothing is changed in weights, figures or predictions.
+        """
+        manifest = manifests.manifest_of(self.folder)
+        identity, evaluations = self.identity, list(self._evaluations(manifest))
+        changes = list(differences(manifest["identity"], identity))
+        if evaluations != manifest["evaluations"]:
+            changes.append("the commit of the dataset is known now")
+        if changes:
+            self._rewrite({**manifest, "identity": identity, "evaluations": evaluations})
+        return changes
+
+    def _evaluations(self, manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The evaluations with the commit of the dataset, where that is published as it was read."""
+        dataset = self.identity["dataset"]
+        commit = self.dataset_commit
+        for one in manifest["evaluations"]:
+            said = one["dataset"]
+            same = said["repo"] == dataset["repo"] and said["identity_sha256"] == dataset["identity_sha256"]
+            yield {**one, "dataset": {**said, "commit": commit}} if same and said["commit"] is None else one
+
+    def _rewrite(self, manifest: dict[str, Any]) -> None:
+        """Write what follows from a manifest that says other words, the manifest last."""
+        from ..cards import model as cards
+        from ..hub_sync.release import CARD
+
+        card = self.folder / CARD
+        if card.is_symlink():
+            raise ArmError("is a link, and no card of a checkpoint", where=str(card), next_command=f"rm {card}")
+        before = card.read_text("utf-8") if card.is_file() else ""
+        for path, text in cards.eval_results(manifest).items():
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_text(text, "utf-8")
+        made = manifests.describe(
+            self.folder, manifest["identity"], checkpoint=manifest["checkpoint"], training=manifest["training"],
+            evaluations=manifest["evaluations"],
+        )  # fmt: skip
+        made["environment"] = {**made["environment"], "created": manifest["environment"]["created"]}
+        text = cards.merge(before, made) if before else cards.render(made)
+        work = card.with_name(f".{CARD}-new")
+        work.write_text(text, "utf-8")
+        work.replace(card)
+        manifests.write(self.folder, made)
+
+    # -- inputs -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _models(self) -> Models:
+        return Models(self.registry.store.folder, self.registry.hub)
+
+    def _locked(self, reference: Any) -> Any:
+        return self.registry.read_lock().of(reference, self.registry.path)
+
+    @property
+    def dataset_commit(self) -> str | None:
+        """The commit of the dataset; None for one that is not published as it was read."""
+        reference = self.spec.dataset
+        if isinstance(reference, Path):
+            return None
+        mine = graph.own(self.registry, reference)
+        if mine is None:
+            return str(self._locked(reference).commit)
+        said = self.registry.read_lock().published.get(mine.name, {}).get(mine.version)
+        same = said and (said["repo"], said["identity_sha256"]) == (
+            reference.repo,
+            self.identity["dataset"]["identity_sha256"],
+        )
+        return str(said["commit"]) if said and same else None
+
+    def _dataset(self, progress: Progress) -> tuple[Path, str | None]:
+        """(The built directory of the dataset: the registry's own, or the published one; its commit)."""
+        reference = self.spec.dataset
+        if isinstance(reference, Path):
+            return reference, None
+        if mine := graph.own(self.registry, reference):
+            return self.registry.folder(mine), self.dataset_commit
+        return self._models.build("dataset", reference.repo, self._locked(reference), progress), self.dataset_commit
+
+    def _base(self, progress: Progress) -> Path:
+        start = self.spec.start
+        if isinstance(start, Path):
+            return start
+        return self._models.base(start.repo, self._locked(start).commit, progress)

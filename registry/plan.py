@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..builders.gathering import Progress
 from ..builders.spec import BuildSpec
-from ..cards.dataset import words
 from ..hub_sync import plan as push
+from ..hub_sync.forms import CHECKPOINT, DATASET, Form
 from ..hub_sync.hub import Hub, status_of, transient
 from ..hub_sync.release import CARD, Keep, Release, Remote
 from ..schemas.built import row_digest
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.manifest import manifest_of
 from . import bumps, graph
-from .builds import check_build
+from .builds import check_build, check_checkpoint, form_of
 from .diff import Diff, Side, compare
 from .endpoints import Known
 from .models import ModelSpec
 from .nodes import ModelNode
+from .sources.references import Reference
 from .standing import Standing, advised, standings
 
 if TYPE_CHECKING:
@@ -46,12 +47,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Step:
-    """What would happen to one dataset.
+    """What would happen to one dataset or checkpoint.
 
-    ``built``: why it was built by this plan, empty when it was up to date. ``last``: the version published last.
-    ``level``: the bump that the change needs, and ``because`` of what. ``diff`` is None where nothing changes, and
-    where something refuses before rows can be compared. ``generated``: how far the files are that models make.
-    ``refusals`` stop `apply`, each with what to write or run.
+    ``built``: why it was built by this plan, empty when it was up to date; of a checkpoint, which is not trained by a
+    plan, what its manifest and card say otherwise now. ``last``: the version published last.
+    ``level``: the bump that the change needs, and ``because`` of what. ``diff`` is None of a checkpoint, where nothing
+    changes, and where something refuses before rows can be compared. ``generated``: how far the files are that models
+    make. ``refusals`` stop `apply`, each with what to write or run.
     """
 
     name: str
@@ -67,10 +69,12 @@ class Step:
     notes: tuple[str, ...] = ()
     generated: tuple[Standing, ...] = ()
     refusals: tuple[ArmError, ...] = ()
+    form: Form = DATASET
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
+            "kind": self.form.kind,
             "version": self.version,
             "repo": self.repo,
             "status": self.status,
@@ -87,26 +91,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class ModelStep:
-    """Why a checkpoint would be trained (again); empty ``reasons`` when it is up to date."""
-
-    name: str
-    version: str
-    reasons: tuple[str, ...]
-    refusals: tuple[ArmError, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        refusals = [error.to_json() for error in self.refusals]
-        return {"name": self.name, "version": self.version, "reasons": list(self.reasons), "refusals": refusals}
-
-
-@dataclass(frozen=True)
 class Plan:
-    """The steps in the order in which they would be taken: a dataset after those that it rests on."""
+    """The steps in the order in which they would be taken: a dataset after those that it rests on, then checkpoints."""
 
     endpoint: str
     steps: tuple[Step, ...]
-    models: tuple[ModelStep, ...] = ()
 
     @property
     def refusals(self) -> tuple[ArmError, ...]:
@@ -119,14 +108,13 @@ class Plan:
     @property
     def nothing(self) -> bool:
         """Whether all is as declared."""
-        return not self.to_publish and not self.refusals and not any(m.reasons or m.refusals for m in self.models)
+        return not self.to_publish and not self.refusals
 
     def to_json(self) -> dict[str, Any]:
         return {
             "endpoint": self.endpoint,
             "nothing": self.nothing,
             "steps": [step.to_json() for step in self.steps],
-            "models": [model.to_json() for model in self.models],
         }
 
 
@@ -135,6 +123,8 @@ def plan(
     progress: Progress = lambda *_: None,
 ) -> Plan:  # fmt: skip
     """Build what is stale, check the builds, and compare them with the Hub. Nothing there is changed.
+
+    A checkpoint is never trained by a plan, which may take hours: one that is not trained as declared is refused.
 
     ``names`` are datasets and models; all without any. What is wrong with one of them becomes a refusal of its step,
     and the others are still planned, unless it is that the Hub gives no answer: it is not asked again.
@@ -159,18 +149,24 @@ def plan(
             step = _dataset(registry, spec, step, options, workers, progress, steps)
             silent = next((error for error in step.refusals if _gave_no_answer(error)), None)
         steps[spec.name] = step
-    models = tuple(_model(registry, spec) for spec in registry.models if spec.name in wanted)
-    return Plan(registry.hub.endpoint, tuple(steps.values()), models)
+    for model in registry.models:
+        if model.name in wanted:
+            step = _step(model, options)
+            steps[model.name] = (
+                replace(step, refusals=(silent,)) if silent else _model(registry, model, step, options, progress, steps)
+            )
+    return Plan(registry.hub.endpoint, tuple(steps.values()))
 
 
 def plan_folder(
     folder: Path, hub: Hub, *, options: Options | None = None, progress: Progress = lambda *_: None
 ) -> Plan:
     """The plan for one built directory, whatever declared it. Raises ArmError when it holds no manifest."""
-    identity = manifest_of(folder)["identity"]
+    form = form_of(folder)
+    identity = manifest_of(folder, form.schema)["identity"]
     options = options or Options()
     repo = options.repo or f"{identity['namespace']}/{identity['name']}"
-    step = Step(identity["name"], identity["version"], repo, "refused")
+    step = Step(identity["name"], identity["version"], repo, "refused", form=form)
     try:
         step = _published(step, folder, hub, options, progress)
     except ArmError as error:
@@ -178,8 +174,9 @@ def plan_folder(
     return Plan(hub.endpoint, (step,))
 
 
-def _step(spec: BuildSpec, options: Options) -> Step:
-    return Step(spec.name, spec.version, options.repo or f"{spec.namespace}/{spec.name}", "refused")
+def _step(spec: BuildSpec | ModelSpec, options: Options) -> Step:
+    form = CHECKPOINT if isinstance(spec, ModelSpec) else DATASET
+    return Step(spec.name, spec.version, options.repo or f"{spec.namespace}/{spec.name}", "refused", form=form)
 
 
 def _gave_no_answer(error: ArmError) -> bool:
@@ -211,9 +208,11 @@ def _dataset(
 
 def _published(step: Step, folder: Path, hub: Hub, options: Options, progress: Progress) -> Step:
     """``step`` for a built directory, compared with what is published. Raises ArmError for what refuses it."""
+    hub = hub.of(step.form.repo_type)
+    check = check_build if step.form is DATASET else check_checkpoint
     try:
         planned = push.plan(
-            folder, hub, check=lambda path: check_build(path, progress), repo=options.repo, private=options.private,
+            folder, hub, check=lambda path: check(path, progress), repo=options.repo, private=options.private,
             keep=options.keep, overwrite=options.overwrite, row_digest=row_digest, progress=progress,
         )  # fmt: skip
     except push.VersionTakenError as error:
@@ -231,20 +230,16 @@ def _compared(
     progress: Progress,
 ) -> Step:  # fmt: skip
     """``step`` with what changes since ``last``, and refused when its version does not fit. No ``planned``: taken."""
-    after = Side.folder(folder)
-    card = release.files[CARD].source
-    assert isinstance(card, bytes)
-    after.card = card.decode()  # with the words that a person left on the Hub
+    source = release.files[CARD].source
+    assert isinstance(source, bytes)
+    card = source.decode()  # with the words that a person left on the Hub
+    diff = _rows(step, folder, hub, last, release, card, progress) if step.form is DATASET else None
     if last is None or last.manifest is None:
-        return replace(step, status="publish", push=planned, diff=compare(None, after, progress))
-    with Side.revision(hub, step.repo, last.commit) as before:
-        # Those were downloaded, and their rows are those that are built.
-        held = {path: file.sha256 for path, file in last.files.items()}
-        kept = {path for path, file in release.files.items() if file.source is None and file.sha256 == held.get(path)}
-        diff = compare(before, after, progress, same=kept)
+        return replace(step, status="publish", push=planned, diff=diff)
     published = last.manifest["identity"]["version"]
-    changed = last.card is None or words(last.card) != words(after.card)
-    level, because = bumps.needed(last.manifest, release.manifest, card_changed=changed)
+    changed = last.card is None or step.form.words(last.card) != step.form.words(card)
+    needed = bumps.needed if step.form is DATASET else bumps.needed_by_checkpoint
+    level, because = needed(last.manifest, release.manifest, card_changed=changed)
     step = replace(step, last=published, level=level, because=tuple(because), diff=diff, push=planned)
     right = bumps.fits(published, step.version, level)
     if planned is None:  # the tag of that version, or of an older one, holds other content
@@ -257,6 +252,21 @@ def _compared(
             note = "nothing changed but the version"
         step = replace(step, notes=(*step.notes, note))
     return replace(step, status="publish")
+
+
+def _rows(
+    step: Step, folder: Path, hub: Hub, last: Remote | None, release: Release, card: str, progress: Progress
+) -> Diff:
+    """What differs in the rows of a dataset since ``last``."""
+    after = Side.folder(folder)
+    after.card = card
+    if last is None or last.manifest is None:
+        return compare(None, after, progress)
+    with Side.revision(hub, step.repo, last.commit) as before:
+        # Those were downloaded, and their rows are those that are built.
+        held = {path: file.sha256 for path, file in last.files.items()}
+        kept = {path for path, file in release.files.items() if file.source is None and file.sha256 == held.get(path)}
+        return compare(before, after, progress, same=kept)
 
 
 def _wrong_version(step: Step, right: str, commit: str) -> ArmError:
@@ -301,22 +311,78 @@ def _rests_on_unpublished(registry: Registry, spec: BuildSpec, before: Mapping[s
             if before[mine.name].status == "refused":
                 yield ArmError(f"rests on {reference}, which is refused", where=spec.name)
             continue
-        refs = registry.hub.refs(reference.repo)
-        commit = refs and refs.tags.get(reference.revision)
-        manifest = Remote.read(registry.hub, reference.repo, commit).manifest if commit else None
-        if manifest is None:
-            fix = f"arm push {mine.name}" if mine else f"arm lock --update {spec.name}"
-            yield ArmError(f"rests on {reference}, which is not published", where=spec.name, next_command=fix)
-        elif manifest["identity_sha256"] != graph.dataset_of(registry, reference):
-            yield ArmError(
-                f"rests on {reference} as it is built here, and another build is published under that version",
-                where=spec.name, next_command="raise the version of the one, and name it in the other",
-            )  # fmt: skip
+        yield from _unlike_published(registry, reference, graph.dataset_of(registry, reference), mine, spec.name)
 
 
-def _model(registry: Registry, spec: ModelSpec) -> ModelStep:
+def _unlike_published(
+    registry: Registry, reference: Reference, identity: str, mine: BuildSpec | None, name: str
+) -> Iterator[ArmError]:
+    """``name`` rests on a dataset that has to be published with this identity."""
+    refs = registry.hub.refs(reference.repo)
+    commit = refs and refs.tags.get(reference.revision)
+    manifest = Remote.read(registry.hub, reference.repo, commit).manifest if commit else None
+    if manifest is None:
+        fix = f"arm push {mine.name}" if mine else f"arm lock --update {name}"
+        yield ArmError(f"rests on {reference}, which is not published", where=name, next_command=fix)
+    elif manifest["identity_sha256"] != identity:
+        yield ArmError(
+            f"rests on {reference} as it is built here, and another build is published under that version",
+            where=name, next_command="raise the version of the one, and name it in the other",
+        )  # fmt: skip
+
+
+def _model(
+    registry: Registry, spec: ModelSpec, step: Step, options: Options, progress: Progress, before: Mapping[str, Step]
+) -> Step:
+    """``before`` are the steps of the datasets."""
     node = ModelNode(registry, spec)
     try:
-        return ModelStep(spec.name, spec.version, tuple(node.reasons()))
+        if refusals := tuple(_unpublishable(node)):
+            return replace(step, refusals=refusals)
+        if why := node.reasons():
+            raise ArmError(
+                f"is to be trained first: {'; '.join(why[:5])}", where=step.name,
+                next_command=f"{node.command}   # a plan trains nothing; the datasets alone: arm apply --name DATASET",
+            )  # fmt: skip
+        if refusals := tuple(_rests_on_nothing(registry, spec, before)):
+            return replace(step, refusals=refusals)
+        step = replace(step, built=tuple(node.relabel()))
+        step = _published(step, node.folder, registry.hub, options, progress)
+        if step.status == "publish" and (note := _unseen(registry, step)):
+            step = replace(step, notes=(*step.notes, note))
     except ArmError as error:
-        return ModelStep(spec.name, spec.version, (), (error,))
+        return replace(step, status="refused", refusals=(error,))
+    return step
+
+
+def _unpublishable(node: ModelNode) -> Iterator[ArmError]:
+    """What a declaration lacks that whoever finds the checkpoint has to be told."""
+    spec, where = node.spec, str(node.registry.path)
+    if node.registry.alone:
+        yield ArmError(
+            "no registry declares this recipe, and only what is declared is published", where=where,
+            next_command=f"in a registry.yaml: models: [{{name: {spec.name}, version: \"1.0.0\", "
+            f"recipe: {spec.recipe.path.name}, license: apache-2.0}}]",
+        )  # fmt: skip
+    elif spec.license is None:
+        yield ArmError(
+            f"{spec.name} has no licence: nobody would know what they may do with it", where=where,
+            next_command=f"models: {spec.name}: license: apache-2.0   # one that the base model and the data allow",
+        )  # fmt: skip
+
+
+def _rests_on_nothing(registry: Registry, spec: ModelSpec, before: Mapping[str, Step]) -> Iterator[ArmError]:
+    """The dataset and the checkpoint that it rests on have to be published as they were read: its card names them."""
+    reference = spec.dataset
+    assert not isinstance(reference, Path)  # else no registry declares it
+    mine = graph.own(registry, reference)
+    if mine and mine.name in before and before[mine.name].status != "nothing":
+        yield ArmError(
+            f"rests on {reference}, which is not published yet: the card names its commit", where=spec.name,
+            next_command=f"arm apply --name {mine.name}   # then plan again",
+        )  # fmt: skip
+    elif mine:
+        yield from _unlike_published(registry, reference, graph.dataset_of(registry, reference), mine, spec.name)
+    else:  # arm.lock holds the commit of it, and of a checkpoint: both are published
+        for one in spec.references:
+            registry.read_lock().of(one, registry.path)

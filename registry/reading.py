@@ -212,7 +212,10 @@ class _Reader:
             self.issue(f"{where}.recipe", f"names no file: {data['recipe']}")
             return None
         try:
-            return read_recipe(data["name"], self.file.data["namespace"], data["version"], path)
+            return read_recipe(
+                data["name"], self.file.data["namespace"], data["version"], path, license=data.get("license"),
+                description=data.get("description", "").strip(),
+            )  # fmt: skip
         except ArmError as error:
             self.issue(f"{where}.recipe", f"{data['recipe']} {error.message}")
             self.issues += error.issues
@@ -251,6 +254,7 @@ class _Reader:
                 by = f"sources[{first.number}] of {first.dataset}"
                 self.issue(where, f"{mine.name} is made by {by}; a file is made once, and read by who declares it")
         for number, model in enumerate(models):
+            assert isinstance(model.dataset, Reference)
             self._own(model.dataset, own, f"$.models[{number}].recipe")
 
     def _own(self, reference: Reference, own: Mapping[str, BuildSpec], where: str) -> bool:

@@ -15,31 +15,33 @@ from .store import load
 from .validate import RowValidator, compile_schema, for_schema
 
 NAME = "manifest.json"
+_OF = {"manifest/1": "version 1", "model_manifest/1": "a checkpoint"}
 
 
-def manifest_of(folder: Path) -> dict[str, Any]:
+def manifest_of(folder: Path, schema: str = "manifest/1") -> dict[str, Any]:
     """The manifest of a built directory. Raises ArmError when there is none; see `parse` for the others."""
     path = folder / NAME
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ArmError(f"is no finished build: it holds no {NAME}", where=str(folder)) from error
-    return parse(data, str(path))
+    return parse(data, str(path), schema)
 
 
-def parse(data: bytes, where: str) -> dict[str, Any]:
+def parse(data: bytes, where: str, schema: str = "manifest/1") -> dict[str, Any]:
     """The manifest in ``data``, checked against its schema: its paths then name nothing outside a folder.
 
-    ``where`` names the file in errors. Raises ArmError when it is no manifest of this version.
+    ``where`` names the file in errors, ``schema`` is that of a dataset's or of a checkpoint's (`model_manifest/1`).
+    Raises ArmError when it is no manifest of this version.
     """
     try:
         manifest = orjson.loads(data)
     except ValueError as error:
         raise ArmError(f"is not JSON: {error}", where=where) from error
-    problems = for_schema("manifest/1").problems(manifest)
+    problems = for_schema(schema).problems(manifest)
     if problems:
         issues = [Issue(where, 0, place, message) for place, message in problems]
-        raise ArmError("is no manifest of version 1", where=where, issues=issues)
+        raise ArmError(f"is no manifest of {_OF[schema]}", where=where, issues=issues)
     assert isinstance(manifest, dict)
     return manifest
 

@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC
 from typing import Any
 
-from ...cards.dataset import words
+from ...hub_sync import forms
+from ...hub_sync.forms import DATASET
 from ...hub_sync.hub import Hub, RemoteFile, checked_repo_id, checked_sha
 from ...hub_sync.release import CARD, MANIFEST
 from ...hub_sync.yank import withdrawn
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
 from ...schemas.versions import of_tag, parse
-from ..bumps import Level, needed
+from ..bumps import Level, needed, needed_by_checkpoint
 
 Manifest = Mapping[str, Any]
 MAX_BYTES = 64 * 2**20  # of a manifest
@@ -95,7 +96,7 @@ def history(hub: Hub, repo: str, progress: Callable[[str, int, int], None] = lam
             entry = replace(
                 entry,
                 identity_sha256=held.manifest["identity_sha256"],
-                rows={name: table["rows"] for name, table in held.manifest["identity"]["tables"].items()},
+                rows=_rows(held.manifest),
                 labels=_labels(held.manifest),
                 change=_change(hub, repo, before, held) if before else None,
             )
@@ -140,7 +141,7 @@ def _read(hub: Hub, repo: str, commit: str, version: str) -> _Held:
         return _Held(version, commit, files, None, f"its {MANIFEST} has {files[MANIFEST].size:,} bytes")
     data = hub.read(repo, files[MANIFEST], commit, MAX_BYTES)
     try:
-        manifest = manifests.parse(data, MANIFEST)
+        manifest = manifests.parse(data, MANIFEST, forms.of(hub).schema)
     except ArmError:
         return _Held(version, commit, files, None, f"its {MANIFEST} is none that this version reads")
     says = manifest["identity"]["version"]
@@ -150,9 +151,12 @@ def _read(hub: Hub, repo: str, commit: str, version: str) -> _Held:
 def _change(hub: Hub, repo: str, before: _Held, after: _Held) -> Change:
     assert before.manifest
     assert after.manifest
-    level, why = needed(before.manifest, after.manifest, card_changed=False)
+    rule = needed if forms.of(hub) is DATASET else needed_by_checkpoint
+    level, why = rule(before.manifest, after.manifest, card_changed=False)
     if level < Level.MINOR and _words(hub, repo, before) != _words(hub, repo, after):
-        level, why = needed(before.manifest, after.manifest, card_changed=True)
+        level, why = rule(before.manifest, after.manifest, card_changed=True)
+    if rule is needed_by_checkpoint:
+        return Change(before.version, str(level), tuple(why), {}, {}, {}, {})
     old, new = before.manifest["identity"]["tables"], after.manifest["identity"]["tables"]
     return Change(
         before.version, str(level), tuple(why),
@@ -173,14 +177,19 @@ def _words(hub: Hub, repo: str, held: _Held) -> Sequence[str] | None:
         return None
     data = hub.read(repo, held.files[CARD], held.commit, MAX_BYTES)
     try:
-        return words(data.decode("utf-8"))
+        return forms.of(hub).words(data.decode("utf-8"))
     except (ArmError, UnicodeDecodeError):
         return None
 
 
+def _rows(manifest: Manifest) -> dict[str, int]:
+    """Rows by table; none of a checkpoint."""
+    return {name: table["rows"] for name, table in manifest["identity"].get("tables", {}).items()}
+
+
 def _labels(manifest: Manifest) -> dict[str, int]:
     """Labels by status. The schema leaves statistics open, so that anything may stand there."""
-    counts = manifest["identity"]["statistics"].get("label_status", {})
+    counts = manifest["identity"].get("statistics", {}).get("label_status", {})
     return {status: n for status, n in counts.items() if type(n) is int} if isinstance(counts, dict) else {}
 
 

@@ -99,10 +99,7 @@ def inputs(manifest: Mapping[str, Any]) -> list[Node]:
     """
     identity = manifest["identity"]
     if "model_manifest" in manifest:
-        data, base, start = identity["dataset"], identity["base"], identity["init_from"]
-        found = [Node("dataset", data["repo"], data["revision"], identity_sha256=data["identity_sha256"])]
-        found += [Node("repository", base["repo"], base["revision"], base["commit"])] if base else []
-        return found + ([Node("model", start["repo"], start["revision"], start["commit"])] if start else [])
+        return list(_of_checkpoint(identity))
     nodes: dict[tuple[Any, ...], Node] = {}
     for number, source in enumerate(identity["sources"]):
         node = replace(_source(source), feeds=tuple(fed(manifest, source["kind"])))
@@ -112,6 +109,21 @@ def inputs(manifest: Mapping[str, Any]) -> list[Node]:
             node = replace(nodes[place], feeds=tuple(feeds))
         nodes[place] = node
     return list(nodes.values())
+
+
+def _of_checkpoint(identity: Mapping[str, Any]) -> Iterator[Node]:
+    data, base, start = identity["dataset"], identity["base"], identity["init_from"]
+    if data["repo"] is None:
+        yield Node("own files", "a built dataset in a folder", identity_sha256=data["identity_sha256"])
+    else:
+        yield Node("dataset", data["repo"], data["revision"], identity_sha256=data["identity_sha256"])
+    if base and base["repo"] is None:
+        yield Node("own files", "a base model in a folder", identity_sha256=base["sha256"])
+    elif base:
+        yield Node("repository", base["repo"], base["revision"], base["commit"], notes=("the base model",))
+    if start:
+        parent = ("the checkpoint that training went on from",)
+        yield Node("model", start["repo"], start["revision"], start["commit"], notes=parent)
 
 
 def _source(source: Mapping[str, Any]) -> Node:

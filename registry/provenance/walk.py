@@ -12,7 +12,6 @@ import orjson
 from ...hub_sync.hub import Hub, RemoteFile, checked_repo_id, checked_sha, status_of, transient
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
-from ..models import parse_model_manifest
 from .lineage import Lineage, Node, inputs, key
 
 T = TypeVar("T")
@@ -43,7 +42,7 @@ class _Walk:
     """One walk from a start down: what was met, and whether the Hub answers."""
 
     def __init__(self, hub: Hub | None, beside: Path | None) -> None:
-        self._hubs = {"dataset": hub, "model": Hub(hub.endpoint, hub.token, repo_type="model") if hub else None}
+        self._hubs = {"dataset": hub, "model": hub.of("model") if hub else None}
         self._beside = beside  # folder of builds that may not be published
         self._met: dict[tuple[Any, ...], Node] = {}  # as far as they are known
         self._there: dict[tuple[str, str, str], Mapping[str, RemoteFile]] = {}  # files of commits that the Hub has
@@ -240,7 +239,7 @@ def _parsed(data: bytes, where: str) -> dict[str, Any]:
         is_model = "model_manifest" in orjson.loads(data)
     except (ValueError, TypeError):
         is_model = False
-    return parse_model_manifest(data, where) if is_model else manifests.parse(data, where)
+    return manifests.parse(data, where, "model_manifest/1" if is_model else "manifest/1")
 
 
 def _described(manifest: Mapping[str, Any]) -> Node:

@@ -16,7 +16,6 @@ from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError, UsageError
 from ...schemas.ids import canonical_json, file_sha256, sha256_hex
 from .. import graph
-from ..models import parse_model_manifest
 from .lock import Lock, Locked
 from .lock import update as update_file
 from .references import Reference, matching
@@ -30,13 +29,15 @@ def lock(registry: Registry, *, update: bool, names: tuple[str, ...]) -> list[st
     renewed = _renewed(registry, names) if update else set()
     before = registry.read_lock()
     hub = registry.hub
-    models = Hub(hub.endpoint, hub.token, repo_type="model")
+    models = hub.of("model")
     references = {
         reference.key: before.references[reference.key]
         if reference.key in before.references and reference.key not in renewed
         else _resolve(models if reference.kind == "model" else hub, reference)
         for reference in graph.references(registry)
     }
+    if registry.alone:  # other recipes of the folder have their references in the same file
+        references = {**before.references, **references}
     found = replace(_local(registry, before), references=references)
     # What was published meanwhile is another process's word, not ours to lose.
     written = update_file(registry.lock_path, lambda now: replace(found, published=now.published))
@@ -48,7 +49,7 @@ def problems(registry: Registry) -> list[str]:
     now = registry.read_lock()
     found = [f"{reference} is not locked" for reference in graph.unlocked(registry)]
     wanted = {reference.key for reference in graph.references(registry)}
-    unused = [key for key in now.references if key not in wanted]
+    unused = [key for key in now.references if key not in wanted and not registry.alone]
     found += [f"{_name(key)} is locked, and nothing names it" for key in unused]
     return [*found, *_changes(now, _local(registry, now))]
 
@@ -73,7 +74,7 @@ def recorded(registry: Registry, identity: Mapping[str, Any]) -> None:
 def _renewed(registry: Registry, names: tuple[str, ...]) -> set[tuple[str, str, str, str]]:
     """Keys of the references of the datasets and models ``names``, of all without names. Raises UsageError."""
     keys = {spec.name: {r.key for r in registry.references[spec.name] if r} for spec in registry.datasets}
-    keys |= {model.name: {model.dataset.key, model.start.key} for model in registry.models}
+    keys |= {model.name: {reference.key for reference in model.references} for model in registry.models}
     if unknown := [name for name in names if name not in keys]:
         raise UsageError(f"there is no dataset or model {unknown[0]!r}; there are {', '.join(keys)}")
     return set().union(*(keys[name] for name in names or keys))
@@ -101,8 +102,7 @@ def _resolve(hub: Hub, reference: Reference) -> Locked:
 
 
 def _identity(hub: Hub, reference: Reference, commit: str, where: str) -> str:
-    parse = manifests.parse if reference.kind == "dataset" else parse_model_manifest
-    _, manifest = manifest_at(hub, reference.repo, commit, parse)
+    _, manifest = manifest_at(hub, reference.repo, commit)
     identity = manifest["identity"]
     if identity["version"] != reference.version:
         raise ArmError(f"holds version {identity['version']}, and not {reference.version}", where=where)
@@ -113,13 +113,14 @@ def _identity(hub: Hub, reference: Reference, commit: str, where: str) -> str:
 
 def _local(registry: Registry, lock: Lock) -> Lock:
     """``lock`` with what this machine says: files of the publisher, prompts, recipes, packages."""
+    models = {
+        model.name: {"version": model.version, "recipe_sha256": sha256_hex(canonical_json(dict(model.recipe.data)))}
+        for model in registry.models
+    }
     return replace(
         lock,
-        datasets={spec.name: _dataset(spec) for spec in registry.datasets},
-        models={
-            model.name: {"version": model.version, "recipe_sha256": sha256_hex(canonical_json(dict(model.recipe)))}
-            for model in registry.models
-        },
+        datasets=lock.datasets if registry.alone else {spec.name: _dataset(spec) for spec in registry.datasets},
+        models={**lock.models, **models} if registry.alone else models,
         packages=_packages(),
     )
 

@@ -21,6 +21,7 @@ class Pinned:
     repo: str
     commit: str
     identity_sha256: str
+    repo_type: str = "dataset"
 
     @classmethod
     def last(cls, folder: Path, name: str) -> Pinned:
@@ -28,10 +29,13 @@ class Pinned:
         published = Lock.read(folder / NAME).published
         if not published.get(name):
             known = f"it knows {', '.join(sorted(published))}" if published else "nothing was published from here"
-            message = f"{name!r} is no folder, no NS/NAME@REVISION, and no published dataset of {NAME}: {known}"
+            message = (
+                f"{name!r} is no folder, no NS/NAME@REVISION, and no published dataset or checkpoint of {NAME}: {known}"
+            )
             raise UsageError(message, where=str(folder / NAME), next_command="arm verify NS/NAME@v1.0.0, or: arm apply")
         version = max(published[name], key=parse)
-        return cls(name, version, **published[name][version])
+        is_model = name in Lock.read(folder / NAME).models
+        return cls(name, version, **published[name][version], repo_type="model" if is_model else "dataset")
 
     def issues(self, hub: Hub, found: Verified) -> list[Issue]:
         """What differs from the lock: the commit of the tag, and the identity of what stands at the pinned commit."""

@@ -12,10 +12,9 @@ import pytest
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.registry import Registry
-from action_reward_models.registry.models import Training
-from action_reward_models.registry.nodes import ModelNode
 from action_reward_models.tests.hub_sync.conftest import Publisher, Running, start
 from action_reward_models.tests.hub_sync.steps import write
+from action_reward_models.tests.registry import checkpoints
 
 REGISTRY = """\
 registry: 1
@@ -51,8 +50,8 @@ datasets:
     split: {validation: 0.0, seed: 1}
     tables: {selection_sft: {prompt: selection/1, images: embed}}
 models:
-  - {name: judge, version: "1.0.0", recipe: judge.yaml}
-  - {name: judge-more, version: "1.0.0", recipe: more.yaml}
+  - {name: judge, version: "1.0.0", recipe: judge.yaml, license: mit}
+  - {name: judge-more, version: "1.0.0", recipe: more.yaml, license: mit}
 """
 
 
@@ -73,8 +72,10 @@ class World:
         return str(orjson.loads((self.built(name) / "manifest.json").read_bytes())["identity_sha256"])
 
 
-def train(training: Training) -> None:
-    (training.folder / "weights.bin").write_bytes(training.start_commit.encode())
+def further(recipe: str, start: str) -> str:
+    """The recipe that trains ``start`` further."""
+    lines = [line for line in recipe.splitlines() if not line.startswith(("base:", "lora:"))]
+    return "\n".join([*lines, f"init_from: {start}", ""])
 
 
 @pytest.fixture(scope="session")
@@ -87,28 +88,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     episodes, sets = ((raw.folder / f"{name}.jsonl").read_bytes() for name in ("episodes", "sets"))
     commits = {"raw": write(hub, "lab/raw", runs__a_dot_jsonl=episodes, sets_dot_jsonl=sets)}
     shutil.copy(raw.folder / "labels.jsonl", folder)
-    api = hub.api
-    api.create_repo("lab/tiny", repo_type="model")
-    commits["tiny"] = api.upload_file(path_or_fileobj=b"{}", path_in_repo="config.json", repo_id="lab/tiny").oid
-    text = "recipe: 1\nkind: selection_arm\ndataset: beta@1.0.0\n"
-    (folder / "judge.yaml").write_text(f"{text}base: {{model: lab/tiny, revision: main}}\n")
-    (folder / "more.yaml").write_text(f"{text}init_from: judge@1.0.0\n")
+    commits["tiny"] = checkpoints.publish_base(hub, "lab/tiny")[-1]
+    recipe = checkpoints.RECIPE.format(dataset="beta@1.0.0", base="lab/tiny", revision="main")
+    (folder / "judge.yaml").write_text(recipe)
+    (folder / "more.yaml").write_text(further(recipe, "judge@1.0.0"))
     written, _, models = REGISTRY.partition("models:\n")
     (folder / "registry.yaml").write_text(f"{written}models:\n{models.splitlines(keepends=True)[0]}")
-    registry = Registry.load(folder, hub=hub, trainers={"selection_arm": train})
+    registry = Registry.load(folder, hub=hub, make=checkpoints.make, compare=checkpoints.compare)
     registry.lock()
     commits |= {
         p.repo.partition("/")[2]: p.commit for p in registry.apply(registry.plan(names=["alpha", "beta"], workers=1))
     }
     registry.build("gamma", workers=1)
-    judge = ModelNode(registry, registry.models[0]).build()
-    api.create_repo("lab/judge", repo_type="model")
-    commits["judge"] = api.upload_folder(folder_path=judge, repo_id="lab/judge", repo_type="model").oid
-    api.create_tag("lab/judge", tag="v1.0.0", repo_type="model")
+    registry.model("judge").build()
+    commits["judge"] = registry.apply(registry.plan(names=["judge"]))[0].commit
     (folder / "registry.yaml").write_text(REGISTRY)
-    registry = Registry.load(folder, hub=hub, trainers={"selection_arm": train})
+    registry = Registry.load(folder, hub=hub, make=checkpoints.make, compare=checkpoints.compare)
     registry.lock()
-    ModelNode(registry, registry.models[1]).build()
+    registry.model("judge-more").build()
     write(hub, "lab/raw", later_dot_txt=b"main moves on")
     yield World(folder, hub, running, commits["raw"], commits)
     serve.stop(running.folder)

@@ -11,10 +11,10 @@ from typing import Any
 
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.registry import Registry
-from action_reward_models.registry.models import Training
 from action_reward_models.registry.plan import Options, Plan, Step
 
 from ..hub_sync.conftest import write_pages
+from . import checkpoints
 
 PAGES = 10
 REGISTRY = """\
@@ -50,19 +50,8 @@ datasets:
       states: {{}}
       bt_pairs: {{prompt: scalar/1}}
 models:
-  - {{name: arm, version: "1.0.0", recipe: arm.yaml}}
+  - {{name: arm, version: "1.0.0", recipe: arm.yaml, license: mit, description: Picks.}}
 """
-RECIPE = """\
-recipe: 1
-kind: selection_arm
-dataset: base@1.0.0
-base: {{model: {namespace}/tiny, revision: v1}}
-"""
-
-
-def train(training: Training) -> None:
-    """What a trainer does, as far as the graph sees it: files that follow from the inputs."""
-    (training.folder / "weights.bin").write_bytes(training.start_commit.encode())
 
 
 @dataclass(frozen=True)
@@ -75,21 +64,19 @@ class World:
 
     @classmethod
     def make(cls, folder: Path, hub: Hub, namespace: str) -> World:
-        """Write everything, create the base model, lock, build, train, and publish the datasets."""
+        """Write everything, create the base model, lock, build, train, and publish all."""
         world = cls(folder, hub, namespace)
         folder.mkdir(parents=True)
         world.records()
         (folder / "registry.yaml").write_text(REGISTRY.format(namespace=namespace))
-        (folder / "arm.yaml").write_text(RECIPE.format(namespace=namespace))
-        api = hub.api
-        api.create_repo(f"{namespace}/tiny", repo_type="model")
-        for tag in ("v1", "v2"):
-            api.upload_file(path_or_fileobj=tag.encode(), path_in_repo="config.json", repo_id=f"{namespace}/tiny")
-            api.create_tag(f"{namespace}/tiny", tag=tag)
+        recipe = checkpoints.RECIPE.format(dataset="base@1.0.0", base=f"{namespace}/tiny", revision="v1")
+        (folder / "arm.yaml").write_text(recipe)
+        checkpoints.publish_base(hub, f"{namespace}/tiny")
         registry = world.registry()
         registry.lock()
-        registry.apply(registry.plan(workers=1))
+        registry.apply(world.plan())
         registry.model("arm").build()
+        registry.apply(world.plan("arm"))
         return world
 
     def copy(self, folder: Path) -> World:
@@ -97,10 +84,13 @@ class World:
         return World(folder, self.hub, self.namespace)
 
     def registry(self) -> Registry:
-        return Registry.load(self.folder, hub=self.hub, trainers={"selection_arm": train})
+        return Registry.load(self.folder, hub=self.hub, make=checkpoints.make, compare=checkpoints.compare)
 
     def plan(self, *names: str, **options: Any) -> Plan:
-        return self.registry().plan(names=names, options=Options(**options), workers=1)
+        """The plan for ``names``; without any, for all datasets."""
+        registry = self.registry()
+        names = names or tuple(spec.name for spec in registry.datasets)
+        return registry.plan(names=names, options=Options(**options), workers=1)
 
     def step(self, name: str = "base", **options: Any) -> Step:
         """The step of one dataset."""
