@@ -214,6 +214,7 @@ def _read(inputs: Inputs, pictures: Path, progress: Progress) -> Iterator[Mappin
     def keep(reference: str, data: bytes) -> None:
         path = pictures / _name(reference)
         if not path.exists():
+            path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
 
     recipe = inputs.recipe
@@ -231,8 +232,9 @@ def _read(inputs: Inputs, pictures: Path, progress: Progress) -> Iterator[Mappin
 
 
 def _name(reference: str) -> str:
-    """Of the file of a picture."""
-    return reference.removeprefix("sha256:")
+    """Of the file of a picture, in one of 256 folders."""
+    sha256 = reference.removeprefix("sha256:")
+    return f"{sha256[:2]}/{sha256}"
 
 
 def _line(row: Mapping[str, Any], table: str, loss: str | None) -> dict[str, Any]:

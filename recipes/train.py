@@ -39,8 +39,11 @@ def train(inputs: Inputs, work: Work, team: Team, *, steps: int | None, progress
 
     Raises ArmError for rows that cannot be used and for arguments that cannot be, and Stopped.
     """
+    from transformers.utils import logging
+
     from .trainers import models, settings, watch
 
+    logging.disable_progress_bar()  # of loading: progress is told by one function
     recipe = inputs.recipe
     arguments = settings.settings(recipe, work.trainer, steps=steps)
     processor = Processor(inputs.base, recipe.limits, recipe.template_options)

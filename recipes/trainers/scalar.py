@@ -9,9 +9,10 @@ from trl import RewardTrainer
 
 from ..recipe import Recipe
 from . import losses
+from .quiet import Quiet
 
 
-class ScalarTrainer(RewardTrainer):  # type: ignore[misc]
+class ScalarTrainer(Quiet, RewardTrainer):  # type: ignore[misc]
     """TRL's trainer takes texts alone. Here the dataset holds numbers of rows, which the collator makes arrays of."""
 
     def __init__(self, recipe: Recipe, **given: Any) -> None:
@@ -23,9 +24,6 @@ class ScalarTrainer(RewardTrainer):  # type: ignore[misc]
 
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = ["unit"]
-
-    def _send_telemetry(self) -> None:
-        """Nothing is told to anybody."""
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

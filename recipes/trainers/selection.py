@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from trl import SFTTrainer
 
+from .quiet import Quiet
 
-class SelectionTrainer(SFTTrainer):  # type: ignore[misc]
+
+class SelectionTrainer(Quiet, SFTTrainer):  # type: ignore[misc]
     """The dataset holds numbers of rows, which the collator makes arrays of: TRL would take a processor class of
     transformers, and those of the Qwen families need torchvision."""
-
-    def _send_telemetry(self) -> None:
-        """Nothing is told to anybody."""

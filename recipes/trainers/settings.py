@@ -25,7 +25,12 @@ def settings(recipe: Recipe, folder: Path, *, steps: int | None = None) -> Any:
         raise ArmError("; ".join(f"trainer.{name} {why}" for name, why in refused), where=where)
     if recipe.trainer.get("center_rewards_coefficient") is not None and recipe.loss not in _PAIRS:
         raise ArmError(f"center_rewards_coefficient is for the losses {' and '.join(_PAIRS)}", where=where)
-    given: dict[str, Any] = {"save_total_limit": 1, "report_to": "none", **recipe.trainer}
+    given: dict[str, Any] = {
+        "save_total_limit": 1,
+        "report_to": "none",
+        "ddp_find_unused_parameters": recipe.vision == "trained",  # a batch without pictures leaves out the tower
+        **recipe.trainer,
+    }
     given |= {
         "output_dir": str(folder),
         "seed": recipe.seed,

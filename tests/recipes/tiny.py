@@ -19,15 +19,34 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
 TRAINER = {"max_steps": 3, "per_device_train_batch_size": 2, "learning_rate": 1e-3, "logging_steps": 1}
 
 
-def dataset(folder: Path) -> Path:
-    """The build of the bundled example, made in ``folder`` unless it is there."""
+def dataset(folder: Path, *, scored: bool = False) -> Path:
+    """The build of the bundled example, made in ``folder`` unless it is there.
+
+    scored: every candidate has a score, so that pairs have margins, and there is a table of scores.
+    """
     built = folder / "build" / "action-reward-models-data"
     if not built.exists():
         from action_reward_models.registry import Registry
 
         shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("build"), dirs_exist_ok=True)
+        if scored:
+            _add_scores(folder)
         Registry.load(folder / "registry.yaml").build("action-reward-models-data", out=built, workers=1)
     return built
+
+
+def _add_scores(folder: Path) -> None:
+    lines = []
+    for line in (folder / "data" / "candidates.jsonl").read_bytes().splitlines():
+        row = orjson.loads(line)
+        scores = [round(at / len(row["candidates"]), 3) for at in range(len(row["candidates"]))]
+        lines.append(orjson.dumps({"set_id": row["state_id"], "scores": scores, "score_source": "toy"}))
+    (folder / "data" / "scores.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    text = (folder / "registry.yaml").read_text("utf-8")
+    source = "      - {kind: candidate_scores, format: scores, path: data/scores.jsonl}\n    split:"
+    tables = "origins: [scores], max_pairs_per_set: 4}\n      pointwise_scores: {prompt: scalar/1}\n"
+    text = text.replace("    split:", source, 1).replace("max_pairs_per_set: 2}\n", tables, 1)
+    (folder / "registry.yaml").write_text(text, "utf-8")
 
 
 def data(kind: str, **changes: Any) -> dict[str, Any]:
