@@ -14,8 +14,8 @@ from . import blocks, model_facts, model_figures, model_rows, rows, text
 from .front_matter import dump
 from .model_code import Ways
 from .model_facts import Manifest
-from .model_lineage import in_words, picture
 from .model_limits import limits
+from .model_lineage import in_words, picture
 from .model_metadata import KEYS, TAGS, eval_results, front_matter, metadata_problems, ours
 from .model_recipe import recipe
 from .model_words import KINDS, LOSSES, plain
@@ -161,7 +161,7 @@ def _context(manifest: Manifest) -> dict[str, Any]:
         "prompt_file": checkpoint["prompt"]["file"],
         "limits": limits(manifest),
         "figures": model_figures.shown(manifest),
-        "evaluations": [_evaluation(one) for one in manifest["evaluations"]],
+        "evaluations": [_evaluation(one, checkpoint["kind"]) for one in manifest["evaluations"]],
         "training": manifest["training"],
         "training_rows": model_rows.training(manifest) if manifest["training"] else [],
         "unusable": _unusable(manifest),
@@ -186,18 +186,19 @@ def _best(report: model_facts.Report | None) -> tuple[text.Markdown, float] | No
     return (model_rows.rule(best[0]), best[1]) if best else None
 
 
-def _evaluation(one: model_facts.Evaluation) -> dict[str, Any]:
+def _evaluation(one: model_facts.Evaluation, kind: str) -> dict[str, Any]:
     report, pairs, pairs_left_out = model_facts.leading(one), one.get("pairs"), one.get("pairs_left_out") or {}
     return {
         **{key: one[key] for key in ("name", "dataset", "split", "items", "states", "orders", "teacher")},
         "leading": report,
         "best": _best(report),
+        "itself": model_facts.ceiling(report) if report else None,
         "ceiling": any(model_facts.ceiling(report) is not None for report in one["reports"]),
         "metrics": model_rows.metrics(one),
         "baselines": model_rows.baselines(one),
         "methods": sorted({r["interval_method"] for r in one["reports"] if r["interval_method"]}),
         "judges": sorted({r["judge"] for r in one["reports"] if r["judge"]}),
-        "outcomes": model_rows.outcomes(one),
+        "outcomes": model_rows.outcomes(one, kind),
         "picked": sum(one["slots"]),
         "slots": model_rows.slots(one),
         "calibration": model_rows.calibration(one),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from . import model_facts as facts
 from .model_facts import Manifest
 from .text import Markdown
 
+_PLAIN = re.compile(r"[A-Za-z0-9._/@-]*")
 _AUTO = (
     ("ForSequenceClassification", "AutoModelForSequenceClassification"),
     ("ForConditionalGeneration", "AutoModelForImageTextToText"),
@@ -17,6 +20,8 @@ _AUTO = (
 
 def literal(value: Any) -> str:
     """``value`` as Python on one line; nothing in it can end a fence or look like one of our markers."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
+        return f'"{value}"'
     return ascii(value).replace("<", "\\x3c").replace("`", "\\x60")
 
 
@@ -46,8 +51,10 @@ class Ways:
         lines = [
             "from datasets import Image, List, load_dataset",
             "",
-            f"rows = load_dataset({literal(data['repo'])}, {literal(facts.table(self.manifest))}, "
-            f"split={literal(split)}, revision={literal(revision)})",
+            "rows = load_dataset(",
+            f"    {literal(data['repo'])}, {literal(facts.table(self.manifest))}, split={literal(split)},",
+            f"    revision={literal(revision)},",
+            ")",
         ]
         if facts.sees(self.manifest):
             lines += [
@@ -102,7 +109,9 @@ class Ways:
             "from peft import PeftModel",
             f"from transformers import {self.auto}",
             "",
-            f"base = {self.auto}.from_pretrained({self.base}{self.labels}, dtype={self.dtype})",
+            f"base = {self.auto}.from_pretrained(",
+            f"    {self.base}{self.labels}, dtype={self.dtype}",
+            ")",
             f"model = PeftModel.from_pretrained(base, {self.checkpoint}).eval()",
         ])  # fmt: skip
 
@@ -111,12 +120,16 @@ class Ways:
         """Stock transformers alone."""
         if self.merged:
             load = [
-                f"model = {self.auto}.from_pretrained({self.checkpoint}{self.labels}, dtype={self.dtype}).eval()",
+                f"model = {self.auto}.from_pretrained(",
+                f"    {self.checkpoint}{self.labels}, dtype={self.dtype}",
+                ").eval()",
             ]  # fmt: skip
         else:
             load = [
-                f"model = {self.auto}.from_pretrained({self.base}{self.labels}, dtype={self.dtype})",
-                f"model.load_adapter({literal(self.name)}, adapter_kwargs={{\"revision\": {literal(self.revision)}}})",
+                f"model = {self.auto}.from_pretrained(",
+                f"    {self.base}{self.labels}, dtype={self.dtype}",
+                ")",
+                f'model.load_adapter({literal(self.name)}, adapter_kwargs={{"revision": {literal(self.revision)}}})',
                 "model.eval()",
             ]  # fmt: skip
         return _block(["import torch", f"from transformers import {self.auto}", "", *load])
@@ -125,6 +138,7 @@ class Ways:
     def run(self) -> Markdown:
         """The row through a model that was loaded with stock libraries."""
         processor = self.manifest["checkpoint"]["processor"]
+        options = ", ".join(f"{literal(k)}: {literal(v)}" for k, v in sorted(processor["template_options"].items()))
         lines = [
             "from pathlib import Path",
             "",
@@ -133,12 +147,11 @@ class Ways:
             "from huggingface_hub import snapshot_download",
             "",
             f"folder = Path(snapshot_download({self.checkpoint}))",
-            f"processor = Processor(folder, Limits(max_tokens={processor['max_tokens']}), "
-            f"{literal(processor['template_options'])})",
+            f"processor = Processor(folder, Limits(max_tokens={processor['max_tokens']}), {{{options}}})",
         ]
         if self.scalar:
             lines += [
-                "model.config.get_text_config().pad_token_id = processor.pad_token_id  # the score is read before padding",
+                "model.config.get_text_config().pad_token_id = processor.pad_token_id  # a score is read before it",
                 f'asked = [processor.scalar(row["prompt"], images, reply) for reply in {self._replies}]',
                 "with torch.inference_mode():",
                 "    print(model(**arrays(processor, asked, model)).logits[:, 0].tolist())",
@@ -158,15 +171,24 @@ class Ways:
         flags = " --runner pooling --convert classify" if self.scalar else ""
         if self.merged:
             return Markdown(f"vllm serve {self.name} --revision {self.revision}{flags}")
-        return Markdown(f"arm merge {self.name}@{self.revision} --out merged\nvllm serve merged{flags}")
+        folder = self.manifest["identity"]["name"]
+        return _block([
+            f"arm pull {self.name}@{self.revision}",
+            f"arm merge {folder} --out {folder}-merged",
+            f"vllm serve {folder}-merged{flags}",
+        ])  # fmt: skip
+
+    @property
+    def request(self) -> str | None:
+        """What a request to a server has to carry, so that the chat template writes what it wrote in training."""
+        options = self.manifest["checkpoint"]["processor"]["template_options"]
+        return f'"chat_template_kwargs": {json.dumps(options, sort_keys=True)}' if options else None
 
     @property
     def _replies(self) -> str:
-        return (
-            '[row["completion"]]'
-            if facts.table(self.manifest) == "pointwise_scores"
-            else '[row["chosen"], row["rejected"]]'
-        )
+        if facts.table(self.manifest) == "pointwise_scores":
+            return '[row["completion"]]'
+        return '[row["chosen"], row["rejected"]]'
 
 
 def _block(lines: list[str]) -> Markdown:

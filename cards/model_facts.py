@@ -16,12 +16,13 @@ Report = Mapping[str, Any]
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _REPO = rf"{_NAME}(?:/{_NAME})?"
 _REVISION = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
+_METRIC = r"[A-Za-z0-9][A-Za-z0-9 ._@/+-]*"
 _PATH = r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9._-]*"
 
 
 def check(manifest: Manifest) -> None:
-    """Raises ArmError for a manifest of another version, and for names that no repository can have: they stand in code
-    that a reader runs."""
+    """Raises ArmError for a manifest of another version, and for names that none can have: they stand in code that a
+    reader runs, and in the YAML that the Hub reads."""
     if manifest.get("model_manifest") != 1:
         raise ArmError(
             "a model card is made from a model manifest of version 1, and this is "
@@ -42,6 +43,8 @@ def check(manifest: Manifest) -> None:
             places.append((f"{place} {key}", (origin or {}).get(key), form))
     places += [("evaluation", one["name"], _NAME) for one in manifest["evaluations"]]
     places += [("split", one["split"], _NAME) for one in manifest["evaluations"]]
+    places += [("metric", r["metric"], _METRIC) for one in manifest["evaluations"] for r in one["reports"]]
+    places += [("table", table(manifest), _NAME), ("type", checkpoint["dtype"], _NAME)]
     for place, origin in origins.items():  # a base may be declared at any branch; a dataset is read by its tag
         if place not in ("base",):
             places.append((f"{place} revision", (origin or {}).get("revision"), _REVISION))

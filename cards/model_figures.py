@@ -53,7 +53,7 @@ def _wanted(manifest: Manifest) -> dict[str, tuple[Draw, str]]:
     for one in manifest["evaluations"]:
         if sum(one["slots"]):
             found[f"{one['name']}-slots"] = (_slots(one), _say_slots(one))
-        if any(line["n"] for line in one["calibration"]):
+        if _bins(one):
             found[f"{one['name']}-calibration"] = (_calibration(one), _say_calibration(one))
     return found
 
@@ -96,17 +96,21 @@ def _slots(evaluation: Evaluation) -> Draw:
     return draw
 
 
+def _bins(evaluation: Evaluation) -> list[Mapping[str, Any]]:
+    """Those that hold a pair."""
+    return [one for one in evaluation["calibration"] if None not in (one["predicted"], one["observed"])]
+
+
 def _say_calibration(evaluation: Evaluation) -> str:
     parts = [
         f"{number(float(one['predicted']))} predicted, {number(float(one['observed']))} right ({one['n']:,} pairs)"
-        for one in evaluation["calibration"]
-        if one["n"]
+        for one in _bins(evaluation)
     ]
     return f"Predicted probability and share of right pairs: {'; '.join(parts)}"
 
 
 def _calibration(evaluation: Evaluation) -> Draw:
-    lines = [one for one in evaluation["calibration"] if one["n"]]
+    lines = _bins(evaluation)
 
     def draw(axes: Axes) -> None:
         low = min(one["low"] for one in lines)

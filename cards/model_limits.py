@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from . import model_facts as facts
 from .model_facts import Evaluation, Manifest, Report
-from .model_rows import unusable
+from .model_rows import unusable, whole
 from .model_words import BASELINES, plain
 from .text import Markdown, code, listed, number, plural, share, text
 
@@ -18,8 +18,8 @@ SKEWED = 1.25  # picks of the most picked place / what uniform would give it
 def limits(manifest: Manifest) -> list[Markdown]:
     """One sentence or two each, the weightiest first."""
     parts = (
-        _toy, _folders, _unmeasured, _same_rows, _baselines, _few, _teacher, _replies, _position, _hosts, _prompt, _scores,
-        _training, _vision, _parent, _licences, _unchecked,
+        _toy, _folders, _unmeasured, _same_rows, _baselines, _few, _teacher, _replies, _position, _hosts, _prompt,
+        _scores, _training, _vision, _parent, _licences, _unchecked,
     )  # fmt: skip
     return [Markdown(line) for part in parts for line in part(manifest)]
 
@@ -38,16 +38,13 @@ def _toy(manifest: Manifest) -> Iterator[str]:
 
 
 def _folders(manifest: Manifest) -> Iterator[str]:
-    missing = [
-        name
-        for name, origin in (("base model", manifest["checkpoint"]["base"]), ("dataset", manifest["identity"]["dataset"]))
-        if not origin["repo"]
-    ]  # fmt: skip
-    if missing:
+    origins = {"base model": manifest["checkpoint"]["base"], "dataset": manifest["identity"]["dataset"]}
+    if missing := [name for name, origin in origins.items() if not origin["repo"]]:
+        have = "has" if len(missing) == 1 else "have"
         yield (
-            f"**Nobody else can repeat this.** Its {listed(missing)} lay in a folder and {'has' if len(missing) == 1 else 'have'} "
-            "no name on a Hub: the checkpoint was made for trying out."
-        )  # fmt: skip
+            f"**Nobody else can repeat this.** Its {listed(missing)} lay in a folder and {have} no name on a Hub: the "
+            "checkpoint was made for trying out."
+        )
 
 
 def _unmeasured(manifest: Manifest) -> Iterator[str]:
@@ -79,13 +76,16 @@ def _baselines(manifest: Manifest) -> Iterator[str]:
         if worse:
             yield f"**It does not beat simple rules.** {where}, and no better than {_values(worse)}."
         if unsure:
-            yield f"**Not clearly better than simple rules.** {where}; chance alone may explain how it differs from {_values(unsure)}."
+            yield (
+                f"**Not clearly better than simple rules.** {where}; chance alone may explain how it differs from "
+                f"{_values(unsure)}."
+            )
         if not rules:
             yield f"**No baseline.** {where}; what a rule that learned nothing would reach there was not measured."
 
 
 def _clear(report: Report, baseline: str) -> bool:
-    """Whether the interval of the difference lies above zero; without one, whether the metric's lies above the rule's."""
+    """Whether the interval of the difference lies above zero; without one, that of the metric above the rule."""
     less = facts.difference(report, baseline)
     if less["low"] is not None:
         return bool(less["low"] > 0)
@@ -104,7 +104,10 @@ def _few(manifest: Manifest) -> Iterator[str]:
         if report is None or one["states"] >= FEW:
             continue
         items = f"{plural(one['items'], 'candidate set')} of {plural(one['states'], 'state')}"
-        yield f"**Few items.** {_named(one)} has {items}{_interval(report)}. Another draw of tasks can give another order of models."
+        yield (
+            f"**Few items.** {_named(one)} has {items}{_interval(report)}. Another draw of tasks can rank models "
+            "otherwise."
+        )
 
 
 def _interval(report: Report) -> str:
@@ -124,10 +127,11 @@ def _teacher(manifest: Manifest) -> Iterator[str]:
         )
     if teachers:
         who = listed([code(name, 80) for name in teachers])
+        whose = "that teacher" if len(teachers) == 1 else "these teachers"
         yield (
-            f"**Agreement with {who} is not success.** The reference is what {'that teacher' if len(teachers) == 1 else 'these teachers'} "
-            "picked, mistakes included. Whether an agent that follows the model finishes more tasks was not measured."
-        )  # fmt: skip
+            f"**Agreement with {who} is not success.** The reference is what {whose} picked, mistakes included. "
+            "Whether an agent that follows the model finishes more tasks was not measured."
+        )
     if measured and not any(facts.ceiling(report) is not None for one in measured for report in one["reports"]):
         yield "**The teacher's own noise is not known.** How often it picks the same twice bounds every number here."
 
@@ -136,7 +140,8 @@ def _replies(manifest: Manifest) -> Iterator[str]:
     for one in manifest["evaluations"]:
         total, valid = sum(one["outcomes"].values()), one["outcomes"].get("ok", 0)
         if lost := total - valid:
-            yield f"**{share(lost, total)} of the answers on {_named(one)} name no candidate**; the table of outcomes says why."
+            lost_share = share(lost, total)
+            yield f"**{lost_share} of the answers on {_named(one)} name no candidate**; the table of outcomes says why."
         if skipped := sum(one["left_out"].values()):
             asked = one["items"] + skipped
             yield f"**Not asked on {_named(one)}:** {skipped:,} of {plural(asked, 'candidate set')}, by reason below."
@@ -150,18 +155,22 @@ def _position(manifest: Manifest) -> Iterator[str]:
         top = max(range(len(picks)), key=lambda at: picks[at])
         if picks[top] > SKEWED * sum(picks) / len(picks):
             yield (
-                f"**Position.** On {_named(one)} it picks place {top + 1} in {share(picks[top], sum(picks))} of its picks, "
-                f"where {len(picks)} places picked equally often would have {share(1, len(picks))} each. Show candidates in "
-                "more than one order where that matters."
+                f"**Position.** On {_named(one)} it picks place {top + 1} in {share(picks[top], sum(picks))} of its "
+                f"picks, where {len(picks)} places picked equally often would have {share(1, len(picks))} each. Show "
+                "candidates in more than one order where that matters."
             )
         if one["orders"] == 1:
-            yield f"**One order.** On {_named(one)} each set was shown in one order: whether the order decides was not measured."
+            yield (
+                f"**One order.** On {_named(one)} each set was shown in one order: whether the order decides was not "
+                "measured."
+            )
 
 
 def _hosts(manifest: Manifest) -> Iterator[str]:
     hosts = {group["value"] for one in manifest["evaluations"] for group in one["breakdown"] if group["by"] == "host"}
     if len(hosts) == 1:
-        yield f"**One host.** All items are from {code(next(iter(hosts)), 80)}; nothing here shows how it does elsewhere."
+        host = code(next(iter(hosts)), 80)
+        yield f"**One host.** All items are from {host}; nothing here shows how it does elsewhere."
     elif 1 < len(hosts) < 10:
         yield f"**Few hosts.** The items are from {len(hosts)} sites; nothing here shows how it does on others."
 
@@ -175,8 +184,8 @@ def _prompt(manifest: Manifest) -> Iterator[str]:
         )
     else:
         yield (
-            f"**Another prompt is another model.** It was trained with {code(prompt['id'])} and nothing else; with other "
-            "words, another order of parts or other picture sizes no number here holds."
+            f"**Another prompt is another model.** It was trained with {code(prompt['id'])} and nothing else; with "
+            "other words, another order of parts or other picture sizes no number here holds."
         )
 
 
@@ -193,12 +202,13 @@ def _training(manifest: Manifest) -> Iterator[str]:
     if training is None:
         return
     if lost := sum(row[2] for row in unusable(training["unusable"], training["rows"]) if isinstance(row[2], int)):
-        yield f"**Rows left out.** {lost:,} of {plural(training['rows'], 'row')} of training could not be used, by reason below."
+        rows = plural(training["rows"], "row")
+        yield f"**Rows left out.** {lost:,} of {rows} of training could not be used, by reason below."
     wanted = manifest["identity"]["recipe"]["trainer"].get("num_train_epochs")
     if isinstance(wanted, int | float) and training["epochs"] < 0.99 * wanted:
         yield (
-            f"**Stopped early.** Training made {number(float(training['epochs']))} of {number(float(wanted))} passes over "
-            "the rows."
+            f"**Stopped early.** Training made {number(whole(training['epochs']))} of {number(whole(wanted))} passes "
+            "over the rows."
         )
     first, last = training["loss_first"], training["loss_last"]
     if first is not None and last is not None and last >= first:
@@ -209,18 +219,21 @@ def _vision(manifest: Manifest) -> Iterator[str]:
     if not facts.sees(manifest):
         yield "**Text only.** The model is shown no screenshots."
     elif manifest["identity"]["recipe"]["vision"] == "frozen":
-        yield "**The vision tower is the base model's.** Only the language model was trained: what the base does not see on a page, this does not see either."
+        yield (
+            "**The vision tower is the base model's.** Only the language model was trained: what the base does not see "
+            "on a page, this does not see either."
+        )
 
 
 def _parent(manifest: Manifest) -> Iterator[str]:
     parent = manifest["identity"]["init_from"]
-    if parent:
-        name = (
-            f"{code(parent['repo'])} {code(parent['revision'] or '')}".strip()
-            if parent["repo"]
-            else "a checkpoint in a folder"
-        )
-        yield f"**Trained further.** What {name} learned before is in these weights, too, and so are its limits; its own card has them."
+    if parent is None:
+        return
+    name = f"{code(parent['repo'])} {code(parent['revision'] or '')}".strip() if parent["repo"] else "that checkpoint"
+    yield (
+        f"**Trained further.** What {name} learned before is in these weights, too, and so are its limits; its own "
+        "card has them."
+    )
 
 
 def _licences(manifest: Manifest) -> Iterator[str]:

@@ -39,13 +39,11 @@ FOLDER = ".eval_results"
 def front_matter(manifest: Manifest) -> dict[str, Any]:
     """The card's metadata as plain data, in the order in which it is written."""
     identity, checkpoint = manifest["identity"], manifest["checkpoint"]
-    models, relation = base_model(manifest)
+    model, relation = base_model(manifest)
     data = [identity["dataset"]["repo"], *(one["dataset"]["repo"] for one in manifest["evaluations"])]
     made: dict[str, Any] = {
         **(hub_licences(identity["license"], ()) if identity["license"] else {}),
-        **(
-            {"base_model": models[0] if len(models) == 1 else models, "base_model_relation": relation} if models else {}
-        ),
+        **({"base_model": model, "base_model_relation": relation} if model else {}),
         "datasets": list(dict.fromkeys(name for name in data if name)),
         "library_name": "peft" if checkpoint["layout"] == "adapter" else "transformers",
         "pipeline_tag": _pipeline(manifest),
@@ -55,18 +53,16 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
     return {key: value for key, value in made.items() if value}
 
 
-def base_model(manifest: Manifest) -> tuple[list[str], str]:
+def base_model(manifest: Manifest) -> tuple[str | None, str]:
     """What it was made from, and how, as the Hub draws its model tree.
 
-    An adapter is an ``adapter`` of its base, and a ``finetune`` of the checkpoint that it was trained further from. A
-    merged model is a ``merge`` of base and checkpoint where it names one, and else a ``finetune`` of the base.
+    An adapter is an ``adapter`` of its base; what was trained further is a ``finetune`` of the checkpoint that it
+    started from, and a whole model one of its base. What the Hub calls a merge is made of several models.
     """
-    checkpoint, parent = manifest["checkpoint"], manifest["identity"]["init_from"]
-    base = [checkpoint["base"]["repo"]] if checkpoint["base"]["repo"] else []
-    start = [parent["repo"]] if parent and parent["repo"] else []
-    if checkpoint["layout"] == "merged":
-        return [*base, *start], "merge" if base and start else "finetune"
-    return (start, "finetune") if start else (base, "adapter")
+    parent, base = manifest["identity"]["init_from"], manifest["checkpoint"]["base"]
+    if parent and parent["repo"]:
+        return parent["repo"], "finetune"
+    return base["repo"], "adapter" if manifest["checkpoint"]["layout"] == "adapter" else "finetune"
 
 
 def model_index(manifest: Manifest) -> list[dict[str, Any]]:

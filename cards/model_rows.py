@@ -10,7 +10,7 @@ from typing import Any
 from . import model_facts as facts
 from .facts import Row, ranked
 from .model_facts import Evaluation, Manifest
-from .model_words import BASELINES, FILES, GROUPS, METRICS, OUTCOMES, UNUSABLE, plain
+from .model_words import BASELINES, FILES, GROUPS, METRICS, OK, OUTCOMES, UNUSABLE, plain
 from .text import Figure, Markdown, code, number, share, size, text
 
 MAX_GROUPS = 12  # of one breakdown; report.json has them all
@@ -79,7 +79,7 @@ def metrics(evaluation: Evaluation) -> list[Row]:
 
 
 def baselines(evaluation: Evaluation) -> list[Row]:
-    """Metric, baseline, its value, items that both have a value of, the model's value less that, interval from and to."""
+    """Metric, baseline, its value, items that both have one of, the model's value less that, interval from and to."""
     rows: list[Row] = []
     for report in evaluation["reports"]:
         for one in report["baselines"]:
@@ -93,11 +93,12 @@ def rule(name: str) -> Markdown:
     return Markdown(BASELINES[name]) if name in BASELINES else text(plain(name), 80)
 
 
-def outcomes(evaluation: Evaluation) -> list[Row]:
-    """Outcome, meaning, items, share."""
+def outcomes(evaluation: Evaluation, kind: str) -> list[Row]:
+    """Outcome, meaning, items, share; ``kind`` is that of the checkpoint."""
     total = sum(evaluation["outcomes"].values())
+    meanings = {**OUTCOMES, "ok": OK[kind]}
     return [
-        [code(name), OUTCOMES.get(name, _DASH), n, share(n, total)] for name, n in ranked(evaluation["outcomes"])
+        [code(name), meanings.get(name, _DASH), n, share(n, total)] for name, n in ranked(evaluation["outcomes"])
     ]  # fmt: skip
 
 
@@ -153,16 +154,21 @@ def training(manifest: Manifest) -> list[Row]:
         ["Rows in the split", found["rows"]],
         ["Rows used", found["used"]],
         ["Steps of the optimizer", found["steps"]],
-        ["Passes over the rows", number(float(found["epochs"]))],
+        ["Passes over the rows", number(whole(found["epochs"]))],
         ["Rows per step", found["batch"]],
         ["Seed", manifest["identity"]["recipe"]["seed"]],
         ["Parameters, whole model", found["parameters"]],
         ["Parameters, trained", found["trained_parameters"]],
         ["Loss, first in the log", number(found["loss_first"])],
         ["Loss, last in the log", number(found["loss_last"])],
-        ["Seconds", Markdown(f"{number(float(found['seconds']))}{_hours(found['seconds'])}")],
+        ["Seconds", Markdown(f"{number(round(found['seconds']))}{_hours(found['seconds'])}")],
         ["Device", Markdown(f"{machine}{processes}")],
     ]
+
+
+def whole(value: float) -> float:
+    """A number without a fraction as the whole number that it is."""
+    return int(value) if value == int(value) else value
 
 
 def _hours(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .audits import BASELINES as _BASELINES
+from .words import REASONS as _REASONS
 
 KINDS: Mapping[str, str] = {
     "selection_arm": "sees the state of a web task and several candidate actions, and replies with the number of the "
@@ -21,17 +22,23 @@ LOSSES: Mapping[str, str] = {
 }
 
 METRICS: Mapping[str, str] = {
-    "exact_agreement": "picks the candidate that the reference picked",
-    "equivalent_agreement": "picks that one, or one that does practically the same",
-    "consistency": "picks the same candidate in every order that was shown",
-    "pair_accuracy": "scores the reference's pick above the other candidate of a pair; a tie counts half",
-    "margin": "score of the reference's pick minus score of the other one, mean over pairs",
-    "ties": "the highest score is shared by several candidates",
-    "calibration_error": "gap between predicted and observed share of right pairs, mean over bins by their pairs",
+    "exact_agreement": "picks the action that the reference picked",
+    "equivalent_agreement": "picks that action, or nearly that place of the page",
+    "consistency": "picks one action, whatever the order; of the sets that were shown in several orders",
+    "ties": "several actions have the highest score",
+    "pair_accuracy": "of the pairs of the table, the preferred side has the higher score; a tie counts half",
+    "margin": "score of the preferred side less that of the other, mean over those pairs",
+    "set_pair_accuracy": "the same of the reference against every other action of its set",
+    "set_margin": "score of the reference less that of another action, mean over those",
+    "calibration_error": "how far the probability of a pair is from how often it is right, mean over all",
+}
+
+OK: Mapping[str, str] = {
+    "selection_arm": "names one candidate",
+    "scalar": "gives every candidate a score, and one action the highest",
 }
 
 OUTCOMES: Mapping[str, str] = {
-    "ok": "names one candidate, or gives every one a score",
     "none_fit": "says that no candidate fits",
     "abstain": "declines to choose",
     "ambiguous": "names several candidates",
@@ -45,14 +52,21 @@ OUTCOMES: Mapping[str, str] = {
 }
 
 UNUSABLE: Mapping[str, str] = {
+    **_REASONS,
     "too_long": "longer than the longest conversation, in tokens; nothing is cut",
     "equal_when_processed": "the two sides are the same tokens and pictures to the model",
-    "no_reference": "nobody's usable pick is recorded for it",
-    "single_distinct_action": "all candidates are one action: nothing to choose",
     "task_in_train": "its task is one that was trained on",
+    "other_prompt": "made with another prompt",
+    "over_max_items": "more than were asked for; a hash chose",
 }
 
-BASELINES: Mapping[str, str] = {**_BASELINES, "teacher_self_agreement": "the teacher, asked again"}
+BASELINES: Mapping[str, str] = {
+    **_BASELINES,
+    "uniform": "at random",
+    "one_sample": "one sampled candidate at random, as the policy alone",
+    "first": "first sampled",
+    "teacher_self_agreement": "the teacher, asked again",
+}
 # Not a rule that learned nothing: how often the reference agrees with itself.
 CEILINGS = ("teacher", "teacher_self_agreement", "self_agreement")
 
@@ -64,8 +78,9 @@ FILES: Mapping[str, str] = {
     "adapter_config.json": "how PEFT puts them into the base model",
     "value_head.safetensors": "the head alone, in the layout that other tools read: `v_head.summary.weight` "
     "(1, hidden), `v_head.summary.bias` (1,)",
-    "model*.safetensors": "weights of the whole model",
+    "merged_from.json": "manifest of the checkpoint that was merged",
     "model.safetensors.index.json": "which file holds which weight",
+    "model*.safetensors": "weights of the whole model",
     "config.json": "architecture, and what a server needs to know",
     "generation_config.json": "settings of generation",
     "tokenizer.json": "tokenizer",
