@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from .contract import Contract
 
 ALLOWED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 IGNORED = ("*/*.safetensors",)  # other forms of the same weights
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 _OFFICIAL = "https://huggingface.co"
 
 
@@ -44,20 +42,17 @@ def base_of(folder: Path, contract: Contract) -> Path:
 
 
 def _snapshot(repo: str, revision: str) -> Path:
+    """The files of one commit, which ``revision`` names now; without a connection, of the one that it named last."""
     import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError
 
-    token = _token()
     try:
-        commit = revision
-        if not _COMMIT.fullmatch(revision):  # names move; what is loaded is one state of the repository
-            commit = str(huggingface_hub.HfApi(token=token).model_info(repo, revision=revision).sha)
         return Path(
             huggingface_hub.snapshot_download(
-                repo, revision=commit, token=token, allow_patterns=list(ALLOWED), ignore_patterns=list(IGNORED)
+                repo, revision=revision, token=_token(), allow_patterns=list(ALLOWED), ignore_patterns=list(IGNORED)
             )
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+    except (HfHubHTTPError, OSError, ValueError) as error:
         raise ArmError(f"cannot be fetched: {str(error).strip()}", where=f"{repo}@{revision}") from error
 
 
