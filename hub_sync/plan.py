@@ -123,9 +123,8 @@ def plan(
         release = made(tagged)
         changes = release.operations(tagged)
         if changes and _written_otherwise(manifest, tagged, release, changes):
-            warnings += (
-                "what is written beside it (card, figures) would be written otherwise now; the next release will",
-            )
+            what = "load.py" if form is DATASET else "results"
+            warnings += (f"the card, its figures or {what} would be written otherwise now; the next release will",)
         elif changes:
             raise _stands_elsewhere(hub, repo, tag, refs, changes, base or tagged, release)
         operations: tuple[Operation, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,15 @@ def make(
         return _smoke(inputs, work.with_name(f"{work.name}-smoke"), smoke, together, progress)
     if not together.first:
         together.wait()  # until the work folder is there
-        if not (work / "weights.json").exists():
+        if not ((work / "weights.json").exists() and (work / "made").is_dir()):
             train(inputs, Work(work), together, steps=None, progress=progress)
         return None
     _refuse_foreign(out, inputs.identity["name"])
     with works.opened(work, inputs, together.count, restart=restart) as mine:
         together.wait()
-        made = mine.read("weights")
+        made = mine.read("weights") if mine.made.is_dir() else None
         if made is None:
+            mine.forget("reloaded", "evaluated")
             made = train(inputs, mine, together, steps=None, progress=progress)
             mine.finish("weights", made)
         together.part()
@@ -70,17 +72,23 @@ def _smoke(inputs: Inputs, work: Path, steps: int, together: Any, progress: Prog
 
 def _finished(inputs: Inputs, work: Work, made: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """Everything after training. The weights stay where they are, whatever fails."""
+    doing = "loading it again"
     try:
         reloaded = work.read("reloaded") or work.finish("reloaded", _reloaded(inputs, work, made, progress))
-        evaluations = work.read("evaluated")
-        if evaluations is None:
-            evaluations = work.finish("evaluated", _evaluated(inputs, work, made, progress))
+        doing = "evaluating it"
+        evaluations = _evaluated(inputs, work, made, progress)
+        doing = "describing it"
         progress("describing", 0, 1)
         manifest = _described(inputs, work, made["checkpoint"], {**made["training"], "reload": reloaded}, evaluations)
         progress("describing", 1, 1)
-    except ArmError as error:
-        kept = f"{error.message}; the trained weights are kept in {work.made}, and the same command goes on from there"
-        raise ArmError(kept, where=error.where, next_command=error.next_command, issues=error.issues) from error
+    except Exception as error:
+        kept = f"the trained weights are kept in {work.made}, and the same command goes on from there"
+        if isinstance(error, ArmError):
+            told, where, then = f"{error.message}; {kept}", error.where, error.next_command
+            raise ArmError(told, where=where, next_command=then, issues=error.issues) from error
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        told = f"{doing} failed: {type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno}); {kept}"
+        raise ArmError(told, where=str(inputs.recipe.path)) from error
     return manifest
 
 
@@ -94,16 +102,24 @@ def _reloaded(inputs: Inputs, work: Work, made: Mapping[str, Any], progress: Pro
 
 
 def _evaluated(inputs: Inputs, work: Work, made: Mapping[str, Any], progress: Progress) -> list[dict[str, Any]]:
-    how = inputs.recipe.evaluation
-    if how is None:
-        return []
-    from .evaluation import evaluate
+    """What the recipe's evaluation found. One that was asked for otherwise before does not count."""
+    how, said = inputs.recipe.evaluation, inputs.recipe.data["evaluation"]
+    if work.read("evaluating") != {"how": said}:
+        shutil.rmtree(work.made / "evaluation", ignore_errors=True)
+        work.forget("evaluated")
+        work.finish("evaluating", {"how": said})
+    found: list[dict[str, Any]] | None = [] if how is None else work.read("evaluated")
+    if found is None:
+        assert how is not None
+        from .evaluation.run import evaluate
 
-    out = work.made / "evaluation" / how.split
-    shutil.rmtree(out, ignore_errors=True)
-    source = {**inputs.identity["dataset"], "commit": inputs.dataset_commit}
-    model = opened(work.made, inputs.base, made["checkpoint"])
-    return [evaluate(model, inputs.dataset, how, out=out, name=how.split, source=source, progress=progress)]
+        out = work.made / "evaluation" / how.split
+        source = {**inputs.identity["dataset"], "commit": inputs.dataset_commit}
+        model = opened(work.made, inputs.base, made["checkpoint"])
+        entry = evaluate(model, inputs.dataset, how, out=out, name=how.split, source=source, progress=progress)
+        found = work.finish("evaluated", [entry])
+    assert found is not None
+    return found
 
 
 def _described(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -64,6 +65,7 @@ def train(inputs: Inputs, work: Work, team: Team, *, steps: int | None, progress
         team.wait()
         done = f"{trainer.state.global_step} of {trainer.state.max_steps} steps"
         raise Stopped(f"training stopped after {done}; the same command goes on from there")
+    _refuse_diverged(trainer, recipe.path)
     if not team.first:
         return None
     model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
@@ -106,6 +108,19 @@ def _trainer(inputs: Inputs, arguments: Any, model: Any, rows: Rows, processor: 
                        next_command="accelerate launch --multi_gpu ...")  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _refuse_diverged(trainer: Any, recipe: Path) -> None:
+    """Weights that are no numbers would be found out much later."""
+    import torch
+
+    with torch.no_grad():
+        trained = [weight for weight in trainer.model.parameters() if weight.requires_grad]
+        fine = all(bool(torch.isfinite(weight).all()) for weight in trained)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    if not fine or not all(math.isfinite(loss) for loss in losses):
+        told = f"training diverged: after {trainer.state.global_step} steps weights or losses are no numbers"
+        raise ArmError(told, where=str(recipe), next_command="a lower trainer.learning_rate; then arm train --restart")
 
 
 def _refuse_other_start(start: Path, processor: Processor, rows: Rows) -> None:

@@ -60,6 +60,11 @@ class Work:
         _write(self.folder / f"{stage}.json", found)
         return found
 
+    def forget(self, *stages: str) -> None:
+        """What these stages found no longer holds."""
+        for stage in stages:
+            (self.folder / f"{stage}.json").unlink(missing_ok=True)
+
 
 @contextmanager
 def opened(folder: Path, inputs: Inputs, processes: int, *, restart: bool) -> Iterator[Work]:
@@ -68,8 +73,7 @@ def opened(folder: Path, inputs: Inputs, processes: int, *, restart: bool) -> It
     Raises ArmError while another process has it, for a folder of another training, and for one that somebody else
     owns: checkpoints of a trainer are loaded from it.
     """
-    wanted = {"trained_from": trained_from(inputs.identity), "processes": processes}
-    wanted["sha256"] = sha256_hex(canonical_json(wanted))
+    wanted = _wanted(inputs, processes)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
         raise ArmError("belongs to another user, and training loads what lies in it", where=str(folder))
@@ -92,6 +96,14 @@ def clear(folder: Path) -> None:
 def remove(folder: Path) -> None:
     """Remove the work folder."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wanted(inputs: Inputs, processes: int) -> dict[str, Any]:
+    """What decides the weights. How they are evaluated does not, and how many processes share a batch does."""
+    made = trained_from(inputs.identity)
+    recipe = {key: value for key, value in made["recipe"].items() if key != "evaluation"}
+    wanted = {"trained_from": {**made, "recipe": recipe}, "processes": processes}
+    return {**wanted, "sha256": sha256_hex(canonical_json(wanted))}
 
 
 def _refuse_other(folder: Path, wanted: Mapping[str, Any]) -> None:

@@ -87,7 +87,7 @@ class _Reader:
             return None
 
     def _folder(self, where: str, said: Mapping[str, Any]) -> Path | None:
-        folder = self.file.path.parent / said["folder"]
+        folder = self.file.path.parent / str(said["folder"])
         if not self.alone:
             self._issue(f"{where}.folder", "is a folder, which is for trying out: what a registry publishes rests on "
                         "what others can have, too; name a repository, or take the recipe out of models")  # fmt: skip

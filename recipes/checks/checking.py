@@ -35,8 +35,11 @@ def check(path: Path, given: Given | None = None, *, sample: int = SAMPLE) -> Ch
         arguments.check(recipe, found)
     base_is_here = not lacking and _here("base", given, found, ("model", "tokens"))
     dataset_is_here = _here("dataset", given, found, ("rows", "groups", "tokens"))
+    processor = None
     if base_is_here:
+        assert given.base is not None
         shape.check(recipe, given, found)
+        processor = tokens.processor_of(recipe, given.base, found)
     if dataset_is_here:
         assert given.dataset is not None
         try:
@@ -44,9 +47,8 @@ def check(path: Path, given: Given | None = None, *, sample: int = SAMPLE) -> Ch
         except ArmError as error:
             found.refuse("$.dataset", f"{error.where}: {error.message}" if error.where else error.message)
             usable = False
-        if usable and base_is_here:
-            assert given.base is not None
-            tokens.check(recipe, given.dataset, given.base, sample, found)
+        if usable and processor is not None:
+            tokens.check(recipe, given.dataset, processor, sample, found)
     return Checked(tuple(sorted(found.issues)), _once(found.skipped), found.counts)
 
 
@@ -55,10 +57,6 @@ def _lacking() -> tuple[str, str] | None:
     missing = [name for name in ("torch", "transformers", "peft", "trl") if find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed", INSTALL
-    from transformers.utils import is_torch_available
-
-    if not is_torch_available():
-        return "transformers does without torch here", "unset USE_TORCH in the environment"
     return None
 
 

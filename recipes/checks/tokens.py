@@ -47,12 +47,9 @@ def processor_of(recipe: Recipe, base: Path, found: Findings) -> Processor | Non
     return made
 
 
-def check(recipe: Recipe, dataset: Path, base: Path, sample: int, found: Findings) -> None:
+def check(recipe: Recipe, dataset: Path, processor: Processor, sample: int, found: Findings) -> None:
     """Count the tokens of ``sample`` rows of the split, drawn by a hash of their ids: rows that would be left out as
     too long, pairs that are equal for the model, pictures beyond the limit alone, and where a score is read."""
-    processor = processor_of(recipe, base, found)
-    if processor is None:
-        return
     unusable: Counter[str] = Counter()
     lengths, of_pictures, ends = [], [], {}
     rows, total = _sample(recipe, dataset, sample)

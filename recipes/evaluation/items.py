@@ -195,9 +195,13 @@ class Reading:
 
 def trained_groups(dataset: Path, split: str) -> set[str]:
     """Task groups that a split of a build holds. Raises ArmError for a build without states."""
-    tables = BuiltTables.of(dataset, lambda *_: None, "reading")
+    return groups_of(BuiltTables.of(dataset, lambda *_: None, "reading"), split)
+
+
+def groups_of(tables: BuiltTables, split: str) -> set[str]:
+    """The same of tables wherever they lie."""
     if not tables.has("states"):
-        raise ArmError("has no table states, which says what tasks were trained on", where=str(dataset))
+        raise ArmError("has no table states, which says what the tasks are", where=str(tables.folder))
     return {row["task_group"] for row in tables.columns("states", _STATE) if row["split"] == split}
 
 

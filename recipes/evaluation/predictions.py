@@ -11,6 +11,7 @@ import orjson
 
 from ...schemas.errors import ArmError, Issue
 from ...schemas.validate import for_schema
+from .metrics import recompute
 
 NAME, REPORT = "predictions.jsonl", "report.json"
 _RUNNING = ".running.json"  # what an evaluation that has not finished is about
@@ -48,6 +49,22 @@ def read(path: Path) -> list[Prediction]:
     if issues:
         raise ArmError.of(str(path), issues)
     return found
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """``report.json`` of a finished evaluation: kind, evaluation, about. Raises ArmError when there is none, and when
+    it says other figures than follow from the predictions beside it."""
+    report = _json(folder / REPORT)
+    if report is None or not {"kind", "evaluation"} <= report.keys():
+        raise ArmError("holds no finished evaluation", where=str(folder), next_command="run the evaluation again")
+    entry = report["evaluation"]
+    stamp = entry["reports"][0] if entry["reports"] else {}
+    found = recompute(read(folder), report["kind"], stamp)
+    if differs := [key for key in found if key in entry and found[key] != entry[key]]:
+        raise ArmError(
+            f"says other figures than follow from its predictions: {', '.join(differs)}", where=str(folder / REPORT)
+        )
+    return report
 
 
 def _contradictions(row: Mapping[str, Any]) -> list[tuple[str, str]]:

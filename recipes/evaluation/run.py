@@ -40,7 +40,8 @@ def evaluate(
 
     Writes ``predictions.jsonl`` (`eval_prediction/1`, one a line) and ``report.json`` to the folder ``out``; goes on
     with what an interrupted run of the same evaluation left there.
-    source: repo, revision and commit of the dataset, null for a folder; and model_commit, when it has one.
+    source: repo, revision and commit of the dataset, null for a folder; model_commit and trained_on (see
+    `registry.evaluating.Trained`), where they are known.
     trained: task groups that the model was trained on, which are not asked about. None: those of the other split.
     Raises ArmError when nothing is left to ask, when ``out`` holds something else, and for a build that shows a set
     otherwise than it is rendered here.
@@ -95,7 +96,7 @@ def evaluate(
     if problems := form.problems(entry):
         raise ArmError(f"the evaluation breaks its schema, which is a defect: {problems[:3]}")
     running.write(rows)
-    running.finish({"kind": kind, "evaluation": entry, "about": about})
+    running.finish({"kind": kind, "evaluation": entry, "about": about, "trained_on": source.get("trained_on")})
     return entry
 
 
