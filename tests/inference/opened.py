@@ -28,11 +28,11 @@ def main(work: str, base: str, blind: str) -> Found:
     torch.set_num_threads(1)
     folder, bases = Path(work), {True: Path(base), False: Path(blind)}
     found: Found = {}
-    for sees, below in bases.items():
-        name = "sees" if sees else "blind"
+    for can_see, below in bases.items():
+        name = "sees" if can_see else "blind"
         made.make(folder / name / "scalar", below, "scalar")
         made.make(folder / name / "selection", below, "selection_arm", std=0.2)  # it writes something else each time
-        found[name] = _values(folder / name, below, sees)
+        found[name] = _values(folder / name, below, can_see)
     sees = folder / "sees"
     found |= {"layouts": _layouts(sees, bases[True]), "halves": _halves(folder / "halves", bases[True])}
     found["templates"] = _templates(folder / "templates", bases[True])

@@ -101,6 +101,11 @@ def test_a_saved_login_is_sent_to_the_official_hub_only(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     sent: list[Any] = []
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda repo, **how: sent.append(how["token"]) or "here")
+
+    def download(_: str, **how: Any) -> str:
+        sent.append(how["token"])
+        return "here"
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert fetch.checkpoint("owner/name", "main") == Path("here")
     assert sent == [token]
