@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "label": "Ask a teacher for the declared labels: run, submit, status, collect, cancel, files.",
     "build": "Build the declared datasets.",
     "train": "Train a checkpoint as its recipe says.",
+    "evaluate": "Measure a checkpoint on held-out candidate sets, alone or against another one.",
     "merge": "Merge a trained adapter into its base: one model that serves alone.",
     "review": "Write one offline HTML page to look at rows and judge them.",
     "plan": "Show what would change on the Hub, row by row.",

@@ -24,7 +24,8 @@ def chunks(items: Items, kind: str) -> list[list[Item | Pair]]:
         sets: list[Item | Pair] = [*items.sets]
         return [sets[start : start + QUESTIONS] for start in range(0, len(sets), QUESTIONS)]
     by_state: dict[str, list[Item | Pair]] = {}
-    for unit in (*items.sets, *items.pairs):
+    units: list[Item | Pair] = [*items.sets, *items.pairs]
+    for unit in units:
         by_state.setdefault(str(unit.facts["state_id"] or f"\n{unit.facts['item_id']}"), []).append(unit)
     return [by_state[state] for state in sorted(by_state)]
 

@@ -56,6 +56,10 @@ class Items:
     pairs_left_out: Counter[str] = field(default_factory=Counter)
     teacher: str | None = None
 
+    def facts(self) -> list[Mapping[str, Any]]:
+        """Of everything that is asked, in the order of the predictions."""
+        return [*(item.facts for item in self.sets), *(pair.facts for pair in self.pairs)]
+
 
 class Pictures:
     """Bytes of pictures by their sha256, in a folder: those of a split may be more than memory holds."""
@@ -101,20 +105,21 @@ class Reading:
         """Raises ArmError for a build without the tables, and for one that shows a set otherwise than the renderer."""
         whole = BuiltTables.of(self.dataset, self.progress, "reading")
         held = _only(whole, self.split)
-        if missing := [name for name in NEEDED if not whole.has(name)]:
+        scored = self.kind == "scalar" and held.has("bt_pairs")
+        missing = [name for name in NEEDED if not whole.has(name)]
+        if missing and not scored:
             raise ArmError(
                 f"has no table {', '.join(missing)}", where=str(self.dataset),
                 next_command=f"tables: {{{missing[0]}: {{}}}}   # of the dataset, in registry.yaml",
             )  # fmt: skip
         items = Items()
         renderer = Renderer(self.prompt, whole.identity) if self.prompt else None
-        sets = {row["set_id"]: row for row in held.rows("candidate_sets")} if self.prompt else {}
-        pairs = (
-            list(held.rows("bt_pairs", self.pictures.keep)) if self.kind == "scalar" and held.has("bt_pairs") else []
-        )
+        sets = {row["set_id"]: row for row in held.rows("candidate_sets")} if renderer and not missing else {}
+        pairs = list(held.rows("bt_pairs", self.pictures.keep)) if scored else []
         wanted = {row["state_id"] for row in (*sets.values(), *pairs)} - {None}
-        states = {row["state_id"]: row for row in whole.some("states", "state_id", wanted, self.pictures.keep)}
-        if renderer:
+        found = whole.some("states", "state_id", wanted, self.pictures.keep) if whole.has("states") else ()
+        states = {row["state_id"]: row for row in found}
+        if renderer and not missing:
             self._sets(renderer, held, sets, states, items)
         self._pairs(renderer, pairs, states, items)
         return items

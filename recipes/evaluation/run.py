@@ -58,7 +58,8 @@ def evaluate(
         "model_commit": source.get("model_commit"),
     }
     if trained is None:
-        trained = trained_groups(dataset, OTHER[how.split])
+        has_states = "states" in manifest["identity"]["tables"]
+        trained = trained_groups(dataset, OTHER[how.split]) if has_states else set()
     about = {
         "protocol": said,
         "prompt_sha256": prompt_sha256,
@@ -75,7 +76,7 @@ def evaluate(
         _refuse_nothing(items, dataset, how.split)
         renderer = Renderer(prompt, manifest["identity"]) if prompt else None
         _answer(model, items, renderer, pictures, running, progress)
-    order = [item.facts["item_id"] for item in (*items.sets, *items.pairs)]
+    order = [str(facts["item_id"]) for facts in items.facts()]
     rows = [row for item_id in order for row in sorted(running.done[item_id], key=lambda row: int(row["order_index"]))]
     found = recompute(rows, kind, stamp)
     entry = {
@@ -134,11 +135,12 @@ def _answer(
     doing, finished, total = "asking", 0, len(wanted)
     for chunk, done in zip(planned, whole, strict=True):
         if not done:
+            asked: Any = model
             if model.kind == "selection_arm":
                 assert renderer is not None
-                running.add(ask(model, chunk, renderer, pictures))
+                running.add(ask(asked, chunk, renderer, pictures))
             else:
-                running.add(score(model, chunk, renderer, pictures))
+                running.add(score(asked, chunk, renderer, pictures))
         finished += len(chunk)
         progress(doing, finished, total)
 
