@@ -71,9 +71,8 @@ def model_index(manifest: Manifest) -> list[dict[str, Any]]:
 
     if not (found := results(manifest)):
         return []
-    written: list[dict[str, Any]] = ModelCardData(
-        model_name=manifest["identity"]["name"], eval_results=found
-    ).to_dict()["model-index"]
+    data: Any = ModelCardData(model_name=manifest["identity"]["name"], eval_results=found)
+    written: list[dict[str, Any]] = data.to_dict()["model-index"]
     return written
 
 
@@ -137,7 +136,7 @@ def metadata_problems(text: str) -> list[str]:
 
     try:
         blocks.read_head(text)  # bounded, which the other reader is not
-        data = ModelCard(text).data
+        data: Any = ModelCard(text).data
         data.to_dict()
     except ArmError as error:
         return [error.message]
@@ -184,7 +183,8 @@ def _tags(manifest: Manifest) -> list[str]:
 
 
 def _revision(evaluation: Evaluation) -> str | None:
-    return evaluation["dataset"]["commit"] or evaluation["dataset"]["revision"]
+    data: Mapping[str, str | None] = evaluation["dataset"]
+    return data["commit"] or data["revision"]
 
 
 def _counted(report: Report) -> dict[str, Any]:

@@ -75,7 +75,8 @@ def test_code_compiles_and_pins_every_revision(manifest: dict[str, Any]) -> None
     ("kind", "lines"),
     [
         ("scalar", ['score(row["prompt"], images, [row["chosen"], row["rejected"]])',
-                    "AutoModelForSequenceClassification", "vllm serve miniwob-scalar-bt-merged --runner pooling --convert classify"]),
+                    "AutoModelForSequenceClassification",
+                    "vllm serve miniwob-scalar-bt-merged --runner pooling --convert classify"]),
         ("selection", ['ask(row["prompt"], images, n)', "AutoModelForImageTextToText",
                        "vllm serve miniwob-selection-arm-merged\n",
                        '`"chat_template_kwargs": {"enable_thinking": false}`']),
