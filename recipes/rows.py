@@ -178,7 +178,10 @@ class _Preparing:
         if not self.rows:
             raise ArmError(f"{recipe.table} has no rows in {recipe.split}", where=str(self.inputs.dataset))
         if len(self.prompts) > 1:
-            named = ", ".join(f"{n} by {i} ({str(s)[:12]})" for (i, s), n in sorted(self.prompts.items(), key=str))
+            named = ", ".join(
+                f"{count} by {name} ({str(sha256)[:12]})" if name else f"{count} ready-made"
+                for (name, sha256), count in sorted(self.prompts.items(), key=str)
+            )
             raise ArmError(
                 f"the rows of {recipe.table} were made with several prompts, and a checkpoint has one: {named}",
                 where=str(self.inputs.dataset), next_command="build that table with one prompt",

@@ -47,6 +47,7 @@ def make(
             mine.forget("reloaded", "evaluated")
             made = train(inputs, mine, together, steps=None, progress=progress)
             mine.finish("weights", made)
+        assert made is not None
         together.part()
         manifest = _finished(inputs, mine, made, progress)
         _move(mine, out)

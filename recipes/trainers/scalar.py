@@ -12,7 +12,7 @@ from . import losses
 from .quiet import Quiet
 
 
-class ScalarTrainer(Quiet, RewardTrainer):  # type: ignore[misc]
+class ScalarTrainer(Quiet, RewardTrainer):
     """TRL's trainer takes texts alone. Here the dataset holds numbers of rows, which the collator makes arrays of."""
 
     def __init__(self, recipe: Recipe, **given: Any) -> None:

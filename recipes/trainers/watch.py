@@ -19,7 +19,7 @@ from .team import Team
 _SECONDS = "seconds.json"  # in each checkpoint of the trainer: wall time until then
 
 
-class Watch(TrainerCallback):  # type: ignore[misc]
+class Watch(TrainerCallback):
     """Between entering and leaving, SIGINT and SIGTERM end training after the step that is being made, with a
     checkpoint to go on from; the second one ends it at once."""
 

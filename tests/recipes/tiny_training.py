@@ -39,8 +39,8 @@ from transformers.models.qwen3_5 import modeling_qwen3_5
 
 torch.set_num_threads(1)
 DATASET, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
-FEW = {"split": "validation"}  # its rows are soon prepared
-WIDE = {**FEW, "head_std": 1.0}  # scores far enough apart for losses to differ
+FEW: dict[str, Any] = {"split": "validation"}  # its rows are soon prepared
+WIDE: dict[str, Any] = {**FEW, "head_std": 1.0}  # scores far enough apart for losses to differ
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 
 
@@ -131,6 +131,7 @@ def scored_position(model: Any, processor: Processor, rows: Rows) -> float:
         for one, score in zip(found, scores, strict=True):
             hidden = model.get_base_model().model(**processor.batch([one])).last_hidden_state
             weight = models.head_of(model)
+            assert weight is not None
             apart.append(abs(float(hidden[0, len(one.input_ids) - 1] @ weight[0]) - float(score)))
     return max(apart)
 
@@ -238,7 +239,7 @@ def ways() -> dict[str, Any]:
 @contextmanager
 def counted() -> Iterator[list[None]]:
     """Grows with each pass through a layer's feed-forward part while gradients are wanted."""
-    plain, passes = modeling_qwen3_5.Qwen3_5MLP.forward, []
+    plain, passes = modeling_qwen3_5.Qwen3_5MLP.forward, list[None]()
 
     def forward(self: Any, hidden: torch.Tensor) -> Any:
         if self.training and torch.is_grad_enabled():

@@ -1,0 +1,272 @@
+"""Stage by stage: what was finished is kept, whatever fails later, and only for the same training.
+
+The stages themselves are stand-ins here: what they really do is in test_trainers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from action_reward_models.cards import model as cards
+from action_reward_models.cards import model_figures
+from action_reward_models.recipes import manifest as manifests
+from action_reward_models.recipes import run
+from action_reward_models.recipes.evaluation import run as evaluation
+from action_reward_models.recipes.inputs import Inputs
+from action_reward_models.recipes.recipe import Recipe
+from action_reward_models.recipes.train import Stopped
+from action_reward_models.recipes.work import Work
+from action_reward_models.schemas.errors import ArmError
+from action_reward_models.tests.recipes import tiny
+
+SHA = "0" * 64
+NOTHING: dict[str, Any] = {**manifests.FOLDER, "sha256": SHA}
+CHECKPOINT: dict[str, Any] = {
+    "kind": "scalar", "layout": "adapter", "architecture": "Toy", "dtype": "float32",
+    "base": {"repo": None, "commit": None, "sha256": SHA}, "prompt": {"id": None, "sha256": None, "file": None},
+    "processor": {
+        "min_pixels": None, "max_pixels": None, "max_tokens": 64, "template_options": {}, "chat_template_sha256": SHA,
+        "tokenizer_sha256": SHA,
+    },
+    "head": {"file": "value_head.safetensors", "scored_token_id": 1, "scored_token": "x"},
+}  # fmt: skip
+TRAINING: dict[str, Any] = {
+    "table": "bt_pairs", "split": "train", "rows": 2, "used": 2, "unusable": {}, "steps": 1, "epochs": 1.0, "batch": 2,
+    "seconds": 1.0, "device": "cpu", "processes": 1, "parameters": 9, "trained_parameters": 3, "loss_first": 0.5,
+    "loss_last": 0.5, "curve": [], "packages": {},
+}  # fmt: skip
+
+
+class Stages:
+    """Stand-ins for the stages. ``calls``: in order; one whose name is in ``failing`` raises what is there."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.failing: dict[str, BaseException] = {}
+
+    def stage(self, name: str, given: Any = None) -> Any:
+        self.calls.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+        return given
+
+    def train(self, inputs: Inputs, work: Work, team: Any, *, steps: int | None, progress: Any) -> dict[str, Any]:
+        work.made.mkdir(exist_ok=True)
+        (work.made / "adapter_model.safetensors").write_bytes(f"trained {self.calls.count('train')}".encode())
+        self.stage("train")
+        return {"checkpoint": CHECKPOINT, "training": TRAINING, "reference": {"units": [0], "values": [0.0]}}
+
+    def compare(self, *_: Any, **__: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.stage("reload", {"conversations": 1, "max_difference": 0.0})
+        return found
+
+    def evaluate(self, *_: Any, out: Path, name: str, source: Any, **__: Any) -> dict[str, Any]:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "predictions.jsonl").write_bytes(b"{}\n")
+        self.stage("evaluate")
+        return {
+            "name": name, "dataset": {**source}, "split": name, "items": 1, "states": 1, "left_out": {}, "pairs": 0,
+            "pairs_left_out": {}, "orders": 1, "teacher": None, "outcomes": {}, "slots": [], "reports": [],
+            "breakdown": [], "calibration": [],
+        }  # fmt: skip
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
+    made, team = Stages(), ModuleType("team")
+    alone = SimpleNamespace(first=True, count=1, wait=lambda: None, part=lambda: None)
+    monkeypatch.setattr(team, "team", lambda: alone, raising=False)
+    monkeypatch.setitem(sys.modules, "action_reward_models.recipes.trainers.team", team)
+    monkeypatch.setattr(run, "train", made.train)
+    monkeypatch.setattr(run, "compare", made.compare)
+    monkeypatch.setattr(run, "opened", lambda *_: None)
+    monkeypatch.setattr(evaluation, "evaluate", made.evaluate)
+    monkeypatch.setattr(model_figures, "figures", lambda *_: made.stage("figures", []))
+    monkeypatch.setattr(cards, "eval_results", lambda _: {".eval_results/x.yaml": "x: 1\n"})
+    monkeypatch.setattr(cards, "render", lambda _: made.stage("card", "# Card\n"))
+    return made
+
+
+def given(**changes: Any) -> Inputs:
+    words = {"evaluation": {"split": "validation"}, **changes}
+    recipe = Recipe.of(Path("recipe.yaml"), tiny.data("scalar", **words))
+    dataset = {"repo": None, "revision": None, "identity_sha256": SHA}
+    identity = manifests.identity(
+        recipe.data, name="toy", namespace="somebody", version="1.0.0", dataset=dataset, base=NOTHING
+    )
+    return Inputs(recipe, identity, Path("data"), None, Path("base"), NOTHING)
+
+
+@pytest.fixture
+def make(stages: Stages, tmp_path: Path) -> Callable[..., Any]:
+    def made(inputs: Inputs | None = None, **words: Any) -> Any:
+        stages.calls.clear()
+        return run.make(inputs or given(), tmp_path / ".toy-training", tmp_path / "toy", **words)
+
+    return made
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_manifest_names_every_file_and_the_work_folder_is_gone(make: Callable[..., Any], tmp_path: Path) -> None:
+    manifest = make()
+    assert manifests.manifest_of(tmp_path / "toy") == manifest
+    kept = [".eval_results/x.yaml", "adapter_model.safetensors", "evaluation/validation/predictions.jsonl"]
+    assert files(tmp_path) == sorted(f"toy/{name}" for name in [*kept, "README.md", "manifest.json"])
+    assert sorted(manifest["environment"]["files"]) == kept
+    assert manifest["training"]["reload"]["conversations"] == 1
+    assert manifest["evaluations"][0]["dataset"] == {
+        "repo": None, "revision": None, "commit": None, "identity_sha256": SHA
+    }  # fmt: skip
+
+
+FAILURES: list[tuple[str, BaseException, list[str]]] = [
+    ("reload", ArmError("other scores"), ["reload", "evaluate", "figures", "card"]),
+    ("evaluate", RuntimeError("out of memory"), ["evaluate", "figures", "card"]),
+    ("figures", ValueError("no font"), ["figures", "card"]),
+    ("card", KeyError("undefined"), ["figures", "card"]),
+]
+
+
+@pytest.mark.parametrize(("stage", "error", "then"), FAILURES, ids=[stage for stage, *_ in FAILURES])
+def test_a_failure_keeps_the_weights_and_the_same_command_goes_on(
+    make: Callable[..., Any], stages: Stages, tmp_path: Path, stage: str, error: BaseException, then: list[str]
+) -> None:
+    stages.failing[stage] = error
+    with pytest.raises(ArmError) as told:
+        make()
+    made = tmp_path / ".toy-training" / "made"
+    assert f"the trained weights are kept in {made}, and the same command goes on" in told.value.message
+    assert str(error.args[0]) in told.value.message
+    weights = (made / "adapter_model.safetensors").read_bytes()
+    assert not (tmp_path / "toy").exists()
+    stages.failing.clear()
+    make()
+    assert stages.calls == then
+    assert (tmp_path / "toy" / "adapter_model.safetensors").read_bytes() == weights
+
+
+def test_an_interrupted_evaluation_goes_on(make: Callable[..., Any], stages: Stages) -> None:
+    stages.failing["evaluate"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        make()
+    stages.failing.clear()
+    make()
+    assert stages.calls == ["evaluate", "figures", "card"]
+
+
+def test_a_stopped_training_is_called_again(make: Callable[..., Any], stages: Stages) -> None:
+    stages.failing["train"] = Stopped("after 1 of 2 steps")
+    with pytest.raises(Stopped):
+        make()
+    stages.failing.clear()
+    make()
+    assert stages.calls[0] == "train"
+
+
+CHANGES: list[tuple[str, dict[str, Any], str]] = [
+    ("seed", {"seed": 4}, "trained_from.recipe.seed was 3 and is 4"),
+    ("trainer", {"trainer": {"max_steps": 9}}, "trained_from.recipe.trainer.max_steps was 3 and is 9"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), [case[1:] for case in CHANGES], ids=[name for name, *_ in CHANGES])
+def test_another_training_is_not_resumed_into(
+    make: Callable[..., Any], stages: Stages, changes: dict[str, Any], told: str
+) -> None:
+    stages.failing["card"] = ArmError("x")
+    with pytest.raises(ArmError):
+        make()
+    stages.failing.clear()
+    with pytest.raises(ArmError) as error:
+        make(given(**changes))
+    assert stages.calls == []
+    assert told in error.value.message
+    assert str(error.value.next_command).startswith("arm train --restart")
+    make(given(**changes), restart=True)
+    assert stages.calls[0] == "train"
+
+
+def test_other_data_are_not_resumed_into(make: Callable[..., Any], stages: Stages) -> None:
+    stages.failing["card"] = ArmError("x")
+    with pytest.raises(ArmError):
+        make()
+    other = given()
+    identity = {**other.identity, "dataset": {**other.identity["dataset"], "identity_sha256": "1" * 64}}
+    with pytest.raises(ArmError, match=r"trained_from\.dataset was"):
+        make(dataclasses.replace(other, identity=identity))
+    assert stages.calls == []
+
+
+def test_another_evaluation_and_another_name_do_not_train_again(make: Callable[..., Any], stages: Stages) -> None:
+    stages.failing["card"] = ArmError("x")
+    with pytest.raises(ArmError):
+        make()
+    stages.failing.clear()
+    other = given(evaluation={"split": "validation", "max_items": 5})
+    manifest = make(dataclasses.replace(other, identity={**other.identity, "description": "said anew"}))
+    assert stages.calls == ["evaluate", "figures", "card"]
+    assert manifest["identity"]["description"] == "said anew"
+
+
+def test_smoke_leaves_nothing(make: Callable[..., Any], stages: Stages, tmp_path: Path) -> None:
+    report = make(smoke=2)
+    assert stages.calls == ["train", "reload"]
+    assert report["training"]["reload"] == {"conversations": 1, "max_difference": 0.0}
+    assert list(tmp_path.iterdir()) == []
+    stages.failing["reload"] = ArmError("other scores")
+    with pytest.raises(ArmError):
+        make(smoke=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_smoke_leaves_an_unfinished_training_alone(make: Callable[..., Any], stages: Stages, tmp_path: Path) -> None:
+    stages.failing["card"] = ArmError("x")
+    with pytest.raises(ArmError):
+        make()
+    before = files(tmp_path)
+    make(given(seed=9), smoke=1)
+    assert files(tmp_path) == before
+
+
+def test_the_last_checkpoint_is_replaced_and_nothing_else_is(make: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "toy"
+    make()
+    make(given(seed=9))
+    assert manifests.manifest_of(out)["identity"]["recipe"]["seed"] == 9
+    (out / "manifest.json").unlink()
+    with pytest.raises(ArmError, match="is no checkpoint, and would be replaced"):
+        make()
+    assert (out / "README.md").exists()
+
+
+def test_a_work_folder_of_another_making_is_left_alone(make: Callable[..., Any], tmp_path: Path) -> None:
+    work = tmp_path / ".toy-training"
+    work.mkdir()
+    (work / "notes.txt").write_text("mine")
+    with pytest.raises(ArmError, match="is in the way"):
+        make()
+    assert (work / "notes.txt").read_text() == "mine"
+
+
+def test_two_processes_do_not_train_in_one_folder(make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[ArmError] = []
+
+    def again(*_: Any, **__: Any) -> Any:
+        with pytest.raises(ArmError) as error:
+            make()
+        found.append(error.value)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "compare", again)
+    with pytest.raises(KeyboardInterrupt):
+        make()
+    assert "another process trains here" in found[0].message
