@@ -11,15 +11,16 @@ from .processor import Encoded, Processor
 TOKENS = 16_384  # of a batch, padding and pictures included
 
 
-def batches(rows: Sequence[Encoded], tokens: int = TOKENS) -> Iterator[list[int]]:
+def batches(rows: Sequence[Encoded], tokens: int = TOKENS, *, added: int = 0) -> Iterator[list[int]]:
     """Yield the places of the rows of each batch, the longest first: a batch that is too large fails at once.
 
-    No batch holds more than ``tokens`` with its padding, unless it is one row alone.
+    added: tokens that will come to each row. No batch holds more than ``tokens`` with its padding and those, unless it
+    is one row alone.
     """
     batch: list[int] = []
     for place in sorted(range(len(rows)), key=lambda at: (-len(rows[at].input_ids), at)):
         longest = len(rows[batch[0]].input_ids) if batch else 0
-        if batch and longest * (len(batch) + 1) > tokens:
+        if batch and (longest + added) * (len(batch) + 1) > tokens:
             yield batch
             batch = []
         batch.append(place)

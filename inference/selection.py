@@ -90,7 +90,7 @@ class SelectionARM:
 
         refuse_long(rows, self.processor.limits.max_tokens)
         made: dict[int, Written] = {}
-        for batch in batches(rows, self.tokens):
+        for batch in batches(rows, self.tokens, added=max_new_tokens):
             given = arrays(self.processor, [rows[place] for place in batch], self.model, left=True)
             with torch.inference_mode():
                 ids = self.model.generate(**given, max_new_tokens=max_new_tokens)[:, given["input_ids"].shape[1] :]

@@ -19,10 +19,9 @@ LIMITS = Limits(2048, 32 * 32, 96 * 96)
 PROMPT = {"template": {"text": "x"}, "options": {}, "renderer": 1}
 
 
-def conversation(sees: bool, shown: str = "Click the red button.") -> list[dict[str, Any]]:
-    """A prompt of one turn, with a picture where the model sees."""
-    text = {"type": "text", "text": shown}
-    return [{"role": "user", "content": [text, {"type": "image"}] if sees else [text]}]
+def conversation(pictures: int, shown: str = "Click the red button.") -> list[dict[str, Any]]:
+    """A prompt of one turn, with so many pictures after its text."""
+    return [{"role": "user", "content": [{"type": "text", "text": shown}, *[{"type": "image"}] * pictures]}]
 
 
 def reply(text: str) -> list[dict[str, Any]]:
@@ -77,7 +76,7 @@ def make(
     (folder / "prompts" / "own.json").write_bytes(orjson.dumps({**PROMPT, "id": "own/1", "sha256": digest}))
     scored = None
     if kind == "scalar":
-        ids = processor.scalar(conversation(False), [], reply("x")).input_ids
+        ids = processor.scalar(conversation(0), [], reply("x")).input_ids
         scored = {
             "file": head.FILE,
             "scored_token_id": ids[-1],
@@ -97,9 +96,9 @@ def make(
     return contract
 
 
-def png(colour: str) -> bytes:
+def png(colour: str, width: int = 160) -> bytes:
     made = io.BytesIO()
-    Image.new("RGB", (160, 120), colour).save(made, "PNG")
+    Image.new("RGB", (width, 120), colour).save(made, "PNG")
     return made.getvalue()
 
 

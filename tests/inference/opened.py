@@ -46,21 +46,24 @@ def _values(folder: Path, base: Path, sees: bool) -> Found:
     from action_reward_models.inference.scalar import ScalarRewardModel
     from action_reward_models.inference.selection import SelectionARM
 
-    images = [made.png("red")] if sees else []
-    prompts = [made.conversation(sees, "Click the red button. " * times) for times in (1, 20, 6)]
+    shown = [[made.png("red")] * sees for _ in range(3)] + [[], [made.png("blue", 60), made.png("red")]] * sees
+    cases = [
+        (made.conversation(len(images), "Click the red button. " * times), images)
+        for images, times in zip(shown, (1, 20, 6, 3, 2)[: len(shown)], strict=True)
+    ]
     scalar = ScalarRewardModel.open(folder / "scalar", base=base)
     replies = [made.reply(text) for text in REPLIES]
-    rows = [scalar.processor.scalar(prompt, images, reply) for prompt in prompts for reply in replies]
+    rows = [scalar.processor.scalar(*case, reply) for case in cases for reply in replies]
     narrow = ScalarRewardModel(scalar.model, scalar.processor, scalar.contract, tokens=500)
     arm = SelectionARM.open(folder / "selection", base=base)
-    asked = [arm.processor.selection(prompt, images) for prompt in prompts]
-    said = [arm.processor.selection(prompt, images, text) for prompt, text in zip(prompts, REPLIES, strict=True)]
+    asked = [arm.processor.selection(*case) for case in cases]
+    said = [arm.processor.selection(*case, text) for case, text in zip(cases, REPLIES * 2, strict=False)]
     return {
         "together": scalar.score_encoded(rows),
         "alone": [scalar.score_encoded([row])[0] for row in rows],
         "few": narrow.score_encoded(rows),
         "by_hand": [_last_state(scalar, row) for row in rows],
-        "asked": scalar.score(prompts[1], images, replies),
+        "asked": scalar.score(*cases[1], replies),
         "written_together": [one.text for one in arm.write(asked, max_new_tokens=16)],
         "written_alone": [arm.write([row], max_new_tokens=16)[0].text for row in asked],
         "written_by_hand": [_greedy(arm, row, 16) for row in asked],
@@ -113,7 +116,7 @@ def _layouts(folder: Path, base: Path) -> Found:
 
     model = ScalarRewardModel.open(folder / "scalar", base=base)
     images, replies = [made.png("red")], [made.reply(text) for text in REPLIES]
-    scored = model.score(made.conversation(True), images, replies)
+    scored = model.score(made.conversation(1), images, replies)
     merged, alone = folder / "merged", folder / "alone"
     load_model(
         folder / "scalar", kind="scalar", layout="adapter", base=base, dtype="float32"
@@ -123,14 +126,20 @@ def _layouts(folder: Path, base: Path) -> Found:
     whole = {**model.contract, **plain, "layout": "merged", "head": {**model.contract["head"], "file": None}}
     shutil.copytree(folder / "scalar", alone, ignore=shutil.ignore_patterns("adapter*"))
     only = {**model.contract, "layout": "value_head"}
+    unpadded = folder / "unpadded"
+    shutil.copytree(base, unpadded)
+    config = json.loads((unpadded / "config.json").read_bytes())
+    made.settings(unpadded / "config.json", text_config={**config["text_config"], "pad_token_id": None})
+    silent = ScalarRewardModel.open(folder / "scalar", base=unpadded)
     with model.model.disable_adapter(), _own_head(model.model):
-        without = model.score(made.conversation(True), images, replies)
+        without = model.score(made.conversation(1), images, replies)
     return {
         "adapter": scored,
-        "merged": ScalarRewardModel.open(merged, contract=whole).score(made.conversation(True), images, replies),
+        "merged": ScalarRewardModel.open(merged, contract=whole).score(made.conversation(1), images, replies),
+        "unpadded": silent.score(made.conversation(1), images, replies),
         "without_lora": without,
         "value_head": ScalarRewardModel.open(alone, base=base, contract=only).score(
-            made.conversation(True), images, replies
+            made.conversation(1), images, replies
         ),
     }
 
@@ -151,7 +160,7 @@ def _halves(folder: Path, base: Path) -> Found:
     made.make(folder, base, "scalar", dtype="bfloat16")
     model = ScalarRewardModel.open(folder, base=base)
     kept = model.model.get_base_model().score.modules_to_save["default"].weight
-    scores = model.score(made.conversation(True), [made.png("red")], [made.reply(text) for text in REPLIES])
+    scores = model.score(made.conversation(1), [made.png("red")], [made.reply(text) for text in REPLIES])
     return {
         "head_kept": torch.equal(kept, head.tensors(folder / head.FILE)[head.WEIGHT]),
         "dtype": str(next(model.model.get_base_model().model.parameters()).dtype),
@@ -169,7 +178,7 @@ def _templates(folder: Path, base: Path) -> list[Found]:
         (folder / name / "chat_template.jinja").write_text(text, "utf-8")
         for options in ({}, {"enable_thinking": False}, {"enable_thinking": True}):
             processor = Processor(folder / name, made.LIMITS, options)
-            prompt, image = made.conversation(True), [made.png("red")]
+            prompt, image = made.conversation(1), [made.png("red")]
             whole = processor.scalar(prompt, image, made.reply("stop")).input_ids
             asked = processor.selection(prompt, image, "stop")
             found.append(
@@ -281,11 +290,11 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
     opened("code_tokenizer", lambda folder: made.with_code(folder, work / "ran", tokenizer=True))
     found["ran"] = str((work / "ran").exists())
 
-    model, prompt, image = ScalarRewardModel.open(source, base=base), made.conversation(True), made.png("red")
+    model, prompt, image = ScalarRewardModel.open(source, base=base), made.conversation(1), made.png("red")
     said = [made.reply("stop")]
     found["no_picture"] = told(lambda: model.score(prompt, [], said))
     found["two_pictures"] = told(lambda: model.score(prompt, [image, image], said))
-    found["long"] = told(lambda: model.score(made.conversation(True, "button " * 3000), [image], said))
+    found["long"] = told(lambda: model.score(made.conversation(1, "button " * 3000), [image], said))
     whole_row = model.processor.scalar(prompt, [image], said[0])
     other = replace(whole_row, input_ids=whole_row.input_ids[:-1])
     found["other_end"] = told(lambda: model.score_encoded([whole_row, other]))
@@ -331,7 +340,7 @@ def _adopted(work: Path, source: Path, base: Path) -> Found:
         except ArmError as error:
             return {"refused": str(error), "left": out.exists()}
         model = ScalarRewardModel.open(out, base=base)
-        scores = model.score(made.conversation(True), [made.png("red")], replies)
+        scores = model.score(made.conversation(1), [made.png("red")], replies)
         text = "".join(path.read_text("utf-8", "replace") for path in out.rglob("*") if path.is_file())
         return {"scores": scores, "told": told, "paths": "/home" in text, "kept": sorted(p.name for p in out.iterdir())}
 

@@ -27,6 +27,11 @@ def test_every_row_is_in_one_batch_and_no_batch_is_too_large(seed: int) -> None:
         assert (len(batch) + 1) * lengths[batch[0]] > 100
 
 
+def test_what_will_be_written_counts() -> None:
+    assert [len(batch) for batch in batches(rows(10, 10, 10, 10), 60)] == [4]
+    assert [len(batch) for batch in batches(rows(10, 10, 10, 10), 60, added=20)] == [2, 2]
+
+
 def test_no_row_is_no_batch() -> None:
     assert list(batches([], 100)) == []
 

@@ -41,7 +41,7 @@ def load(repo: str, merged: str, base: str, commit: str) -> Any:
     ours = ScalarRewardModel.from_pretrained(repo, revision="v1.0.0")
     found: dict[str, Any] = {"ours": score(ours)}
     found["fetched"] = sorted(path.name for path in Path(HF_HUB_CACHE).rglob("*") if path.is_symlink())
-    rows = [ours.processor.scalar(made.conversation(True), [made.png("red")], made.reply(text)) for text in REPLIES]
+    rows = [ours.processor.scalar(made.conversation(1), [made.png("red")], made.reply(text)) for text in REPLIES]
     batch = ours.processor.batch(rows)
 
     def stock(load: Callable[[], Any]) -> list[float]:
@@ -67,7 +67,7 @@ def load(repo: str, merged: str, base: str, commit: str) -> Any:
 
 
 def score(model: ScalarRewardModel) -> list[float]:
-    return model.score(made.conversation(True), [made.png("red")], [made.reply(text) for text in REPLIES])
+    return model.score(made.conversation(1), [made.png("red")], [made.reply(text) for text in REPLIES])
 
 
 def told(action: Callable[[], object]) -> str:
