@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,16 +42,17 @@ def command(
     A recipe is checked as far as what it names is at hand: arguments against the installed libraries, the model's shape
     without its weights, rows, splits, and tokens with the real processor. Checks that could not run are listed.
     """
+    from ..registry.alone import is_recipe
     from ..schemas.errors import ArmError, UsageError
 
     if not path.exists():
         raise UsageError("there is no such file or folder", where=str(path), next_command="arm init")
     if schema and path.suffix != ".jsonl":
         raise UsageError("--as goes with a *.jsonl file", where=str(path))
-    is_recipe = _is_recipe(path)
-    if (offline or sample) and not is_recipe:
+    recipe = is_recipe(path)
+    if (offline or sample) and not recipe:
         raise UsageError("--offline and --sample go with a recipe", where=str(path))
-    if workers and (is_recipe or path.suffix == ".jsonl" or (path / "manifest.json").is_file()):
+    if workers and (recipe or path.suffix == ".jsonl" or (path / "manifest.json").is_file()):
         raise UsageError("--workers goes with a registry", where=str(path))
     built = path.parent if path.name == "manifest.json" else path
     findings: list[Any] = []
@@ -60,7 +60,7 @@ def command(
     try:
         if path.is_file() and path.suffix == ".jsonl":
             issues, what = _records(path, schema)
-        elif is_recipe:
+        elif recipe:
             issues, skipped, what = _recipe(path, offline, sample)
         elif (built / "manifest.json").is_file():
             issues, what = _build(built)
@@ -75,7 +75,7 @@ def command(
         )
     if as_json:
         told = {"issues": [i.to_json() for i in issues], "findings": [f.to_json() for f in findings]}
-        if is_recipe:
+        if recipe:
             told["skipped"] = [one.to_json() for one in skipped]
         output.data({"ok": not issues, "checked": what, **told})
     else:
@@ -110,14 +110,6 @@ def _registry(path: Path, workers: int | None) -> tuple[list[Any], list[Any], st
         if stages:
             counted.append(f"{spec.name}: {'; '.join(stages)}")
     return issues, sorted(set(findings)), "\n  ".join([str(registry.path), *counted])
-
-
-def _is_recipe(path: Path) -> bool:
-    """Whether ``path`` is a YAML file with the key ``recipe`` at its top."""
-    if path.suffix not in (".yaml", ".yml") or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return re.search(rb"^[\"']?recipe[\"']?[ \t]*:", file.read(1 << 20), re.M) is not None
 
 
 def _recipe(path: Path, offline: bool, sample: int | None) -> tuple[list[Any], list[Any], str]:

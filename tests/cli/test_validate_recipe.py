@@ -13,11 +13,10 @@ from typing import Any
 import orjson
 import pytest
 from action_reward_models.cli import validate
-from action_reward_models.hub_sync.hub import Hub
-from action_reward_models.recipes.checks import checking
+from action_reward_models.hub_sync.hub import Hub, RemoteFile, git_blob_id
+from action_reward_models.recipes.checks import Checked, Given, checking
 from action_reward_models.registry import Registry
 from action_reward_models.registry import checking as resolving
-from action_reward_models.schemas.errors import ArmError
 from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
@@ -131,27 +130,54 @@ def test_what_a_folder_lacks_is_said(tmp_path: Path) -> None:
     assert issue["message"] == f"{tmp_path / 'nowhere'} holds no config.json"
 
 
-def test_a_pinned_base_is_fetched_or_the_hub_is_named(tmp_path: Path) -> None:
+class Served(Hub):
+    """A Hub whose one repository is a folder; ``asked`` are the files that were fetched."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(NOBODY, repo_type="model")
+        self.folder, self.asked = folder, list[str]()
+
+    def files(self, repo: str, commit: str) -> dict[str, RemoteFile]:
+        assert (repo, commit) == ("your-name/tiny-base", COMMIT)
+        return {
+            path.name: RemoteFile(path.name, path.stat().st_size, git_blob_id(path.read_bytes()), None)
+            for path in self.folder.iterdir()
+        }
+
+    def fetch(self, repo: str, commit: str, path: str, folder: Path) -> Path:
+        self.asked.append(path)
+        return Path(shutil.copy(self.folder / path, folder / path))
+
+
+def test_of_a_pinned_base_only_what_describes_it_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("config.json", "tokenizer.json", "model.safetensors", "modeling_own.py", "pytorch_model.bin")
+    (tmp_path / "repo").mkdir()
+    for name in names:
+        (tmp_path / "repo" / name).write_text("{}")
     path = write(tmp_path)
-    reference = {"kind": "model", "repo": "your-name/tiny-base", "revision": "main", "file": None}
-    lock = {"lock": 1, "references": [{**reference, "commit": COMMIT, "identity_sha256": None, "files": {}}],
-            "datasets": {}, "models": {}, "packages": {}, "published": {}}  # fmt: skip
-    (tmp_path / "arm.lock").write_bytes(orjson.dumps(lock))
-    found = resolving.check_recipe(path, hub=None, sample=1)
-    assert not [one for one in found.skipped if one.check == "references"]
-    with pytest.raises(ArmError, match="cannot be fetched") as caught:
-        resolving.check_recipe(path, hub=hub(), sample=1)
-    assert caught.value.where == f"your-name/tiny-base@{COMMIT}"
+    references = [
+        {"kind": "model", "repo": "your-name/tiny-base", "revision": "main", "commit": COMMIT},
+        {"kind": "dataset", "repo": "your-name/action-reward-models-data", "revision": "v1.0.0", "commit": "1" * 40},
+    ]
+    lock = {"lock": 1, "datasets": {}, "models": {}, "packages": {}, "published": {}}
+    rest = {"file": None, "identity_sha256": "2" * 64, "files": {}}
+    (tmp_path / "arm.lock").write_bytes(orjson.dumps({**lock, "references": [{**one, **rest} for one in references]}))
+    served = Served(tmp_path / "repo")
+
+    seen: list[Given] = []
+    monkeypatch.setattr(resolving, "check", lambda _, given, **__: seen.append(given) or Checked((), (), {}))
+
+    def absent(hub: Hub | None) -> dict[str, tuple[str, str]]:
+        assert resolving.check_recipe(path, hub=hub, sample=1).issues == ()
+        return seen.pop().absent
+
+    assert set(absent(None)) == {"dataset", "base"}
+    assert set(absent(served)) == {"dataset"}
+    assert sorted(served.asked) == ["config.json", "tokenizer.json"]
+    assert set(absent(None)) == set(absent(served)) == {"dataset"}
+    assert len(served.asked) == 2, "what was fetched is there without the network"
 
 
 def test_its_options_go_with_a_recipe(example: Path) -> None:
     done = CliRunner().invoke(validate.command, [str(example / "registry.yaml"), "--offline"])
     assert "--offline and --sample go with a recipe" in str(done.exception)
-
-
-def test_a_registry_that_speaks_of_a_recipe_is_none(example: Path) -> None:
-    """Only a key at the top makes a file a recipe."""
-    assert validate._is_recipe(write(example))
-    assert not validate._is_recipe(example / "registry.yaml")
-    (example / "other.yaml").write_text("registry: 1\nmodels:\n  - recipe: x\n")
-    assert not validate._is_recipe(example / "other.yaml")
