@@ -149,10 +149,11 @@ def _context(manifest: Manifest) -> dict[str, Any]:
         "dataset_commit": model_facts.dataset_commit(manifest),
         "parent": identity["init_from"],
         "base": checkpoint["base"],
-        "kind": checkpoint["kind"],
+        "kind": text.Markdown(checkpoint["kind"]),
         "layout": checkpoint["layout"],
         "does": text.Markdown(KINDS[checkpoint["kind"]]),
         "loss": text.Markdown(LOSSES[loss]) if checkpoint["kind"] == "scalar" else None,
+        "declared": model_facts.declared(manifest),
         "public": model_facts.public(manifest),
         "sees": model_facts.sees(manifest),
         "ways": Ways(manifest),
@@ -161,7 +162,7 @@ def _context(manifest: Manifest) -> dict[str, Any]:
         "prompt_file": checkpoint["prompt"]["file"],
         "limits": limits(manifest),
         "figures": model_figures.shown(manifest),
-        "evaluations": [_evaluation(one, checkpoint["kind"]) for one in manifest["evaluations"]],
+        "evaluations": [_evaluation(manifest, one) for one in manifest["evaluations"]],
         "training": manifest["training"],
         "training_rows": model_rows.training(manifest) if manifest["training"] else [],
         "unusable": _unusable(manifest),
@@ -186,7 +187,7 @@ def _best(report: model_facts.Report | None) -> tuple[text.Markdown, float] | No
     return (model_rows.rule(best[0]), best[1]) if best else None
 
 
-def _evaluation(one: model_facts.Evaluation, kind: str) -> dict[str, Any]:
+def _evaluation(manifest: Manifest, one: model_facts.Evaluation) -> dict[str, Any]:
     report, pairs, pairs_left_out = model_facts.leading(one), one.get("pairs"), one.get("pairs_left_out") or {}
     return {
         **{key: one[key] for key in ("name", "dataset", "split", "items", "states", "orders", "teacher")},
@@ -198,7 +199,7 @@ def _evaluation(one: model_facts.Evaluation, kind: str) -> dict[str, Any]:
         "baselines": model_rows.baselines(one),
         "methods": sorted({r["interval_method"] for r in one["reports"] if r["interval_method"]}),
         "judges": sorted({r["judge"] for r in one["reports"] if r["judge"]}),
-        "outcomes": model_rows.outcomes(one, kind),
+        "outcomes": model_rows.outcomes(one, manifest["checkpoint"]["kind"]),
         "picked": sum(one["slots"]),
         "slots": model_rows.slots(one),
         "calibration": model_rows.calibration(one),
@@ -209,5 +210,7 @@ def _evaluation(one: model_facts.Evaluation, kind: str) -> dict[str, Any]:
         "all_pairs": (pairs or 0) + sum(pairs_left_out.values()),
         "pairs_left_out": model_rows.unusable(pairs_left_out, (pairs or 0) + sum(pairs_left_out.values())),
         "predictions": model_facts.predictions(one),
+        "path": text.Markdown(model_facts.predictions(one)),  # checked: plain in code
+        "again": model_facts.again(manifest, one),
         "report": f"evaluation/{one['name']}/report.json",
     }

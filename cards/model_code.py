@@ -92,7 +92,8 @@ class Ways:
     def local(self) -> Markdown:
         """Our own API over folders, for what has no name on a Hub."""
         name, module = ("ScalarRewardModel", "scalar") if self.scalar else ("SelectionARM", "selection")
-        base = "" if self.merged else ', base=Path("BASE_FOLDER")'
+        found = self.merged or self.manifest["checkpoint"]["base"]["repo"] is not None
+        base = "" if found else ', base=Path("BASE_FOLDER")'
         return _block([
             "from pathlib import Path",
             "",

@@ -13,6 +13,7 @@ Manifest = Mapping[str, Any]
 Evaluation = Mapping[str, Any]
 Report = Mapping[str, Any]
 
+ALONE = ("nobody", "0.0.0")  # namespace and version of a checkpoint that no registry declares
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _REPO = rf"{_NAME}(?:/{_NAME})?"
 _REVISION = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
@@ -30,7 +31,7 @@ def check(manifest: Manifest) -> None:
         )  # fmt: skip
     identity, checkpoint = manifest["identity"], manifest["checkpoint"]
     places: list[tuple[str, Any, str]] = [
-        ("namespace", identity["namespace"] or None, _NAME),
+        ("namespace", identity["namespace"], _NAME),
         ("name", identity["name"], _NAME),
         ("version", identity["version"], r"[0-9]+\.[0-9]+\.[0-9]+"),
         ("architecture", checkpoint["architecture"], r"[A-Za-z0-9_]+"),
@@ -57,17 +58,21 @@ def _is(value: Any, form: str) -> bool:
     return isinstance(value, str) and re.fullmatch(form, value) is not None
 
 
+def declared(manifest: Manifest) -> bool:
+    """Whether a registry declares it, so that it has a name and a version that others can ask for."""
+    return (manifest["identity"]["namespace"], manifest["identity"]["version"]) != ALONE
+
+
 def repo(manifest: Manifest) -> str:
     """``namespace/name``; the name alone for a checkpoint that no registry declares."""
     identity = manifest["identity"]
-    return f"{identity['namespace']}/{identity['name']}" if identity["namespace"] else str(identity["name"])
+    return f"{identity['namespace']}/{identity['name']}" if declared(manifest) else str(identity["name"])
 
 
 def public(manifest: Manifest) -> bool:
-    """Whether everything that it rests on has a name that others can fetch."""
-    return bool(manifest["identity"]["namespace"]) and None not in (
-        manifest["identity"]["dataset"]["repo"], manifest["checkpoint"]["base"]["repo"]
-    )  # fmt: skip
+    """Whether it, and everything that it rests on, has a name that others can fetch."""
+    origins = (manifest["identity"]["dataset"]["repo"], manifest["checkpoint"]["base"]["repo"])
+    return declared(manifest) and None not in origins
 
 
 def sees(manifest: Manifest) -> bool:
@@ -120,6 +125,17 @@ def difference(report: Report, baseline: str) -> Mapping[str, Any]:
     """How the metric differs from one baseline: n, value, low, high; without numbers where that was not computed."""
     unknown: dict[str, Any] = {"n": None, "value": None, "low": None, "high": None}
     return next((one for one in report["differences"] if one["baseline"] == baseline), unknown)
+
+
+def again(manifest: Manifest, evaluation: Evaluation) -> str:
+    """The command that asks the checkpoint again."""
+    how = manifest["identity"]["recipe"].get("evaluation")
+    said = [f"arm evaluate {repo(manifest)}@v{manifest['identity']['version']} --split {evaluation['split']}"]
+    if evaluation["orders"] > 1:
+        said.append(f"--orders {evaluation['orders']}")
+    if isinstance(how, Mapping) and how.get("max_items") and how["split"] == evaluation["name"]:
+        said.append(f"--max-items {how['max_items']}")
+    return " ".join(said)
 
 
 def predictions(evaluation: Evaluation) -> str:

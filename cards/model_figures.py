@@ -71,7 +71,7 @@ def _loss(training: Mapping[str, Any]) -> Draw:
         steps = [entry["step"] for entry in training["curve"]]
         losses = [entry["loss"] for entry in training["curve"]]
         axes.plot(steps, losses, color=COLOURS[0], marker="o" if len(steps) <= _MARKS else None, markersize=3)
-        axes.set_ylim(bottom=min(0, *losses))
+        axes.set_ylim(min(0, *losses), 1.08 * max(losses) if max(losses) > 0 else None)
         axes.set_xlabel("step of the optimizer")
         axes.set_ylabel("loss")
 
@@ -103,10 +103,10 @@ def _bins(evaluation: Evaluation) -> list[Mapping[str, Any]]:
 
 def _say_calibration(evaluation: Evaluation) -> str:
     parts = [
-        f"{number(float(one['predicted']))} predicted, {number(float(one['observed']))} right ({one['n']:,} pairs)"
+        f"{number(float(one['predicted']))} said, {number(float(one['observed']))} right ({one['n']:,} pairs)"
         for one in _bins(evaluation)
     ]
-    return f"Predicted probability and share of right pairs: {'; '.join(parts)}"
+    return f"Probability of the preferred side, and share of right pairs: {'; '.join(parts)}"
 
 
 def _calibration(evaluation: Evaluation) -> Draw:
@@ -121,8 +121,8 @@ def _calibration(evaluation: Evaluation) -> Draw:
             [one["predicted"] for one in lines], [one["observed"] for one in lines], color=COLOURS[0], zorder=3,
             s=[20 + 80 * one["n"] / most for one in lines], label="measured; the larger, the more pairs",
         )  # fmt: skip
-        axes.set_xlabel("predicted probability that the reference's pick wins")
-        axes.set_ylabel("share that was right")
+        axes.set_xlabel("probability that the model gives the side that it prefers")
+        axes.set_ylabel("share in which it was right")
         axes.set_ylim(0, 1.03)
         axes.legend(frameon=False, labelcolor=INK, loc="lower right")
 

@@ -18,8 +18,8 @@ SKEWED = 1.25  # picks of the most picked place / what uniform would give it
 def limits(manifest: Manifest) -> list[Markdown]:
     """One sentence or two each, the weightiest first."""
     parts = (
-        _toy, _folders, _unmeasured, _same_rows, _baselines, _few, _teacher, _replies, _position, _hosts, _prompt,
-        _scores, _training, _vision, _parent, _licences, _unchecked,
+        _toy, _folders, _alone, _unmeasured, _same_rows, _baselines, _few, _teacher, _replies, _position, _hosts,
+        _prompt, _scores, _training, _vision, _parent, _licences, _unchecked,
     )  # fmt: skip
     return [Markdown(line) for part in parts for line in part(manifest)]
 
@@ -33,7 +33,7 @@ def _toy(manifest: Manifest) -> Iterator[str]:
     if training and training["parameters"] < SMALL:
         yield (
             f"**A toy.** The whole model has {plural(training['parameters'], 'parameter')}: it shows that the way from "
-            "data to checkpoint works, and is of no use on real pages."
+            "data to checkpoint works, and is not meant for real pages."
         )
 
 
@@ -45,6 +45,11 @@ def _folders(manifest: Manifest) -> Iterator[str]:
             f"**Nobody else can repeat this.** Its {listed(missing)} lay in a folder and {have} no name on a Hub: the "
             "checkpoint was made for trying out."
         )
+
+
+def _alone(manifest: Manifest) -> Iterator[str]:
+    if not facts.declared(manifest):
+        yield "**Not published.** No registry declares it: it has no name and no version that others could ask for."
 
 
 def _unmeasured(manifest: Manifest) -> Iterator[str]:

@@ -26,10 +26,10 @@ METRICS: Mapping[str, str] = {
     "equivalent_agreement": "picks that action, or nearly that place of the page",
     "consistency": "picks one action, whatever the order; of the sets that were shown in several orders",
     "ties": "several actions have the highest score",
-    "pair_accuracy": "of the pairs of the table, the preferred side has the higher score; a tie counts half",
-    "margin": "score of the preferred side less that of the other, mean over those pairs",
-    "set_pair_accuracy": "the same of the reference against every other action of its set",
-    "set_margin": "score of the reference less that of another action, mean over those",
+    "pair_accuracy": "the preferred side of a pair of the table has the higher score; a tie counts half",
+    "margin": "score of the preferred side of a pair less that of the other, mean",
+    "set_pair_accuracy": "the reference has a higher score than another action of its set; a tie counts half",
+    "set_margin": "score of the reference less that of another action of its set, mean",
     "calibration_error": "how far the probability of a pair is from how often it is right, mean over all",
 }
 

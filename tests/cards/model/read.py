@@ -35,6 +35,14 @@ def measured(cell: str) -> float | None:
     return None if cell == "–" else float(cell.replace(",", ""))
 
 
+def near(cell: str, value: float | None) -> bool:
+    """Whether a cell says ``value``, as far as three decimals, or two digits of a small number, can say it."""
+    found = measured(cell)
+    if found is None or value is None:
+        return found is None and value is None
+    return abs(found - value) <= (0.05 * abs(value) if 0 < abs(value) < 0.0005 else 0.0005 + 1e-9)
+
+
 def snippets(card: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", card, re.DOTALL | re.MULTILINE)
 

@@ -14,14 +14,6 @@ from action_reward_models.schemas.validate import for_schema
 from action_reward_models.tests.cards.model import read
 
 
-def _near(cell: str, value: float | None) -> bool:
-    """As far as three decimals, or two digits of a small number, can say."""
-    found = read.measured(cell)
-    if found is None or value is None:
-        return found is None and value is None
-    return abs(found - value) <= (0.05 * abs(value) if 0 < abs(value) < 0.0005 else 0.0005 + 1e-9)
-
-
 def test_the_examples_are_manifests(manifest: dict[str, Any]) -> None:
     assert for_schema("model_manifest/1").problems(manifest) == []
 
@@ -35,14 +27,14 @@ def test_metrics_and_baselines_are_the_manifests(manifest: dict[str, Any]) -> No
         assert row[0] == report["metric"].replace("_", " ")
         assert row[1] != "–", "every metric of ours is explained"
         keys = ("value", "interval_low", "interval_high", "n", "n_valid")
-        assert all(_near(cell, report[key]) for cell, key in zip(row[2:], keys, strict=True)), row
+        assert all(read.near(cell, report[key]) for cell, key in zip(row[2:], keys, strict=True)), row
     rules = [(r, b) for r in evaluation["reports"] for b in r["baselines"]]
     rows = read.table(card, "Metric", "Rule")
     assert len(rows) == len(rules)
     for row, (report, rule) in zip(rows, rules, strict=True):
         less = next(d for d in report["differences"] if d["baseline"] == rule["name"])
         wanted = (rule["value"], less["n"], less["value"], less["low"], less["high"])
-        assert all(_near(cell, value) for cell, value in zip(row[2:], wanted, strict=True)), row
+        assert all(read.near(cell, value) for cell, value in zip(row[2:], wanted, strict=True)), row
 
 
 def test_counts_of_an_evaluation_are_the_manifests(manifest: dict[str, Any]) -> None:
@@ -57,7 +49,7 @@ def test_counts_of_an_evaluation_are_the_manifests(manifest: dict[str, Any]) -> 
         assert {row[0] for row in rows} == set(groups)
         for name, n, score in rows:
             assert int(n) == groups[name]["n"]
-            assert _near(score, groups[name]["score"])
+            assert read.near(score, groups[name]["score"])
     if evaluation["slots"]:
         rows = read.table(card, "Place", "Picks")
         assert [int(row[1]) for row in rows] == evaluation["slots"]
@@ -67,7 +59,7 @@ def test_counts_of_an_evaluation_are_the_manifests(manifest: dict[str, Any]) -> 
         assert len(rows) == len(evaluation["calibration"])
         for row, one in zip(rows, evaluation["calibration"], strict=True):
             wanted = (one["low"], one["high"], one["n"], one["predicted"], one["observed"])
-            assert all(_near(cell, value) for cell, value in zip(row, wanted, strict=True))
+            assert all(read.near(cell, value) for cell, value in zip(row, wanted, strict=True))
 
 
 def test_training_and_contract_are_the_manifests(manifest: dict[str, Any]) -> None:
@@ -79,7 +71,7 @@ def test_training_and_contract_are_the_manifests(manifest: dict[str, Any]) -> No
         ("Parameters, trained", "trained_parameters"), ("Loss, first in the log", "loss_first"),
         ("Loss, last in the log", "loss_last"),
     ):  # fmt: skip
-        assert _near(trained[label], training[key]), label
+        assert read.near(trained[label], training[key]), label
     assert trained["Seed"] == str(manifest["identity"]["recipe"]["seed"])
     assert trained["Seconds"].split(" ")[0] == f"{training['seconds']:,.0f}"
     wanted = {row[0]: int(row[2]) for head, rows in read.tables(card) if head[2:3] == ["Rows"] for row in rows}

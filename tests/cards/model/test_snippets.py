@@ -83,7 +83,7 @@ def test_the_code_of_a_card_runs(kind: str, tmp_path: Path) -> None:
         publish(f"local/{name}", tmp_path / "made")
         api.create_tag(f"local/{name}", tag=f"v{manifest['identity']['version']}")
         client = {"HF_ENDPOINT": running["url"], "HF_TOKEN": token, "HF_HOME": str(tmp_path / "home")}
-        found = _run("run", *read.snippets(card, "python"), **client, HF_HUB_OFFLINE="0")
+        found = _run("run", *read.snippets(card, "python")[:5], **client, HF_HUB_OFFLINE="0")
     finally:
         assert serve.stop(hub)
     if kind == "scalar":

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from action_reward_models.cards.model import render
+from action_reward_models.cards.model_facts import ALONE
 from action_reward_models.cards.model_metadata import front_matter
 from action_reward_models.cards.model_recipe import recipe
+from action_reward_models.registry import alone
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.cards.model import read
 
@@ -53,7 +55,7 @@ def test_the_parent_is_named(selection: dict[str, Any]) -> None:
 def test_code_compiles_and_pins_every_revision(manifest: dict[str, Any]) -> None:
     card = render(manifest)
     snippets = read.snippets(card, "python")
-    assert len(snippets) == 5
+    assert len(snippets) == 6
     base, data = manifest["checkpoint"]["base"], manifest["evaluations"][0]["dataset"]
     version = f"v{manifest['identity']['version']}"
     own = f"{manifest['identity']['namespace']}/{manifest['identity']['name']}"
@@ -104,9 +106,15 @@ def test_a_merged_model_is_loaded_alone(scalar: dict[str, Any]) -> None:
     assert "lora" not in head["tags"]
 
 
+def test_who_is_declared_nowhere_is_called_so_by_the_registry() -> None:
+    assert (alone.NAMESPACE, alone.VERSION) == ALONE
+
+
 def test_a_trial_on_folders_is_called_one(selection: dict[str, Any]) -> None:
     nowhere = {"repo": None, "revision": None}
-    selection["identity"] |= {"namespace": "", "license": None, "init_from": {**nowhere, "commit": None}}
+    namespace, version = ALONE
+    selection["identity"] |= {"namespace": namespace, "version": version, "license": None}
+    selection["identity"] |= {"init_from": {**nowhere, "commit": None}}
     selection["identity"]["dataset"] |= nowhere
     selection["checkpoint"]["base"] |= {"repo": None, "commit": None, "sha256": "a" * 64}
     selection["checkpoint"]["prompt"] = {"id": None, "sha256": None, "file": None}
@@ -115,7 +123,8 @@ def test_a_trial_on_folders_is_called_one(selection: dict[str, Any]) -> None:
     head = yaml.safe_load(card.split("\n---\n")[0])
     assert set(head) == {"library_name", "pipeline_tag", "tags"}
     for said in (
-        "# miniwob-selection-arm v1.1.0",
+        "# miniwob-selection-arm\n",
+        "**Not published.** No registry declares it",
         'SelectionARM.open(Path("CHECKPOINT_FOLDER"), base=Path("BASE_FOLDER"))',
         "**Nobody else can repeat this.** Its base model and dataset lay in a folder and have no name",
         "No licence is declared for the weights",
@@ -242,7 +251,7 @@ def test_hostile_text_stays_text(manifest: dict[str, Any]) -> None:
     assert card.count("<!--") == 2
     assert "\u2028" not in card
     assert "\u202e" not in card
-    assert len(read.snippets(card, "python")) == 5
+    assert len(read.snippets(card, "python")) == 6
     for snippet in read.snippets(card, "python"):
         ast.parse(snippet)
     (said,) = read.snippets(card, "yaml")
