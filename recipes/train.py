@@ -46,7 +46,7 @@ def train(inputs: Inputs, work: Work, team: Team, *, steps: int | None, progress
 
     logging.disable_progress_bar()  # of loading: progress is told by one function
     recipe = inputs.recipe
-    arguments = settings.settings(recipe, work.trainer, steps=steps)
+    arguments = settings.settings(recipe, work.trainer, name=inputs.identity["name"], steps=steps)
     processor = Processor(inputs.base, recipe.limits, recipe.template_options)
     contracts.refuse_padding(processor)
     if team.first:

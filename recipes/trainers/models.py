@@ -14,6 +14,7 @@ import transformers
 from torch import nn
 
 from ...inference import head
+from ...inference.adapter import WEIGHTS, read_config
 from ...inference.checkpoint import load_base
 from ...inference.processor import Processor
 from ...schemas.errors import ArmError
@@ -46,12 +47,15 @@ def load(inputs: Inputs, processor: Processor) -> Any:
         base.score = _new_head(base.config.get_text_config().hidden_size, recipe)
         base.config.get_text_config().pad_token_id = processor.pad_token_id
     if inputs.start is not None:
-        if not (inputs.start / "adapter_model.safetensors").is_file():
-            raise ArmError("holds no adapter_model.safetensors", where=str(inputs.start))
-        model = peft.PeftModel.from_pretrained(base, str(inputs.start), is_trainable=True)
+        model = _further(base, inputs.start, recipe)
     else:
         transformers.set_seed(recipe.seed)
-        model = peft.get_peft_model(base, lora_config(recipe))
+        try:
+            model = peft.get_peft_model(base, lora_config(recipe))
+        except ValueError as error:  # such as target_modules that name nothing
+            raise ArmError(f"lora: {error}", where=str(recipe.path)) from error
+    # peft looks there whether the base was changed; a name would be looked for on the Hub.
+    model.peft_config["default"].base_model_name_or_path = str(inputs.base)
     for name, parameter in model.named_parameters():
         if recipe.vision == "frozen" and _VISUAL.search(name):
             parameter.requires_grad = False
@@ -63,6 +67,16 @@ def load(inputs: Inputs, processor: Processor) -> Any:
     if recipe.vision == "trained" and not any(_VISUAL.search(name) for name in trained):
         raise ArmError("vision is to be trained, and LoRA reaches nothing of it", where=str(recipe.path))
     return model
+
+
+def _further(base: Any, start: Path, recipe: Recipe) -> Any:
+    """``base`` with the LoRA and head of the checkpoint in ``start``, which are trained."""
+    read_config(start, kind=recipe.kind)
+    if not (start / WEIGHTS).is_file():
+        raise ArmError(f"holds no {WEIGHTS}", where=str(start))
+    if recipe.kind == "scalar":
+        head.refuse_other(start / WEIGHTS, start / head.FILE, base.config.get_text_config().hidden_size)
+    return peft.PeftModel.from_pretrained(base, str(start), is_trainable=True)
 
 
 def lora_config(recipe: Recipe) -> peft.LoraConfig:

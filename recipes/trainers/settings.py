@@ -15,8 +15,10 @@ from ..recipe import Recipe
 _PAIRS = ("bt", "soft_bt")  # losses for which TRL's center_rewards_coefficient means something
 
 
-def settings(recipe: Recipe, folder: Path, *, steps: int | None = None) -> Any:
-    """An SFTConfig or RewardConfig whose checkpoints go to ``folder``. ``steps``: so many, whatever the recipe says.
+def settings(recipe: Recipe, folder: Path, *, name: str | None = None, steps: int | None = None) -> Any:
+    """An SFTConfig or RewardConfig whose checkpoints go to ``folder``.
+
+    name: of the run, where it is reported to. steps: so many, whatever the recipe says.
 
     Raises ArmError for arguments that a recipe cannot give, and for values that TRL refuses.
     """
@@ -33,6 +35,7 @@ def settings(recipe: Recipe, folder: Path, *, steps: int | None = None) -> Any:
     }
     given |= {
         "output_dir": str(folder),
+        "run_name": name,
         "seed": recipe.seed,
         "max_length": None,
         "remove_unused_columns": False,

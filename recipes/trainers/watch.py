@@ -21,7 +21,7 @@ _SECONDS = "seconds.json"  # in each checkpoint of the trainer: wall time until 
 
 class Watch(TrainerCallback):
     """Between entering and leaving, SIGINT and SIGTERM end training after the step that is being made, with a
-    checkpoint to go on from; the second one ends it at once."""
+    checkpoint to go on from. A second SIGINT ends it at once; a launcher sends SIGTERM after SIGINT by itself."""
 
     def __init__(self, team: Team, progress: Callable[[str, int, int], None], before: float = 0.0) -> None:
         self.team, self.progress, self.before = team, progress, before
@@ -55,9 +55,9 @@ class Watch(TrainerCallback):
             signal.signal(number, before)
 
     def _stop(self, number: int, _: Any) -> None:
-        if self.stopping:
+        if self.stopping == number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.stopping = number
+        self.stopping = self.stopping or number
 
 
 def last(folder: Path) -> Path | None:

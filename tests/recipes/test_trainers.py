@@ -5,6 +5,7 @@ All of it is found in one process (`tiny_training`), because torch and the train
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -122,3 +123,22 @@ def test_rows_of_a_small_split_are_all_used(facts: Facts) -> None:
     found = facts["selection"]
     assert (found["rows"], found["used"], found["unusable"]) == (8, 8, {})
     assert found["prompt"]["file"] == "prompts/selection-1.json"
+
+
+REFUSED: dict[str, str] = {
+    "diverged": "training diverged: after 3 steps weights or losses are no numbers",
+    "owned": "trainer.output_dir cannot be given: the work folder of training decides it",
+    "unknown": "trainer: .* unexpected keyword argument 'learning_speed'",
+    "lora owned": "lora.modules_to_save cannot be given",
+    "lora unknown": "lora: .* unexpected keyword argument 'rank'",
+    "no target": "lora: No modules were targeted",
+    "no vision": "vision is to be trained, and LoRA reaches nothing of it",
+    "centred list": "center_rewards_coefficient is for the losses bt and soft_bt",
+    "other start": "was trained with processor.template_options {'enable_thinking': False}, and this recipe has {}",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_training_says_no(facts: Facts, case: str) -> None:
+    assert re.search(REFUSED[case].replace("{", r"\{"), facts["refused"][case])
+    assert facts["refused"].keys() == REFUSED.keys()

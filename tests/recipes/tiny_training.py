@@ -32,6 +32,7 @@ from action_reward_models.recipes.trainers import batches, losses, models, setti
 from action_reward_models.recipes.trainers.scalar import ScalarTrainer
 from action_reward_models.recipes.trainers.team import team
 from action_reward_models.schemas.built import BuiltTables
+from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.recipes import tiny
 from action_reward_models.tests.tiny_vlm import cached
 from safetensors.torch import load_file
@@ -279,6 +280,37 @@ def continued(given: Inputs) -> Path:
     return folder
 
 
+def refused() -> dict[str, str]:
+    """What training says no to, and how."""
+    words = {**tiny.TRAINER, "save_strategy": "no"}
+    other = FOLDER / "other-start"
+    shutil.copytree(FOLDER / "plain" / "made", other)
+    manifest = orjson.loads((other / "manifest.json").read_bytes())
+    manifest["checkpoint"]["processor"]["template_options"] = {"enable_thinking": False}
+    (other / "manifest.json").write_bytes(orjson.dumps(manifest))
+    cases: dict[str, dict[str, Any]] = {
+        "diverged": {"trainer": {**words, "learning_rate": 1e30}},
+        "owned": {"trainer": {**words, "output_dir": "/elsewhere"}},
+        "unknown": {"trainer": {**words, "learning_speed": 1}},
+        "lora owned": {"lora": {"r": 4, "target_modules": "all-linear", "modules_to_save": ["lm_head"]}},
+        "lora unknown": {"lora": {"rank": 4}},
+        "no target": {"lora": {"target_modules": ["visual.blocks.0.attn.qkv"]}},
+        "no vision": {"lora": {"target_modules": ["q_proj"]}, "vision": "trained"},
+        "centred list": {"objective": {"loss": "listwise"}, "trainer": {**words, "center_rewards_coefficient": 0.1}},
+        "other start": {"start": other},
+    }
+    found = {}
+    for name, changes in cases.items():
+        try:
+            shutil.copytree(FOLDER / "pairs", FOLDER / "refused" / "rows", dirs_exist_ok=True)
+            given = tiny.inputs(DATASET, "scalar", **{**WIDE, **changes})
+            made = train(given, works.Work(FOLDER / "refused"), team(), steps=None, progress=lambda *_: None)
+            found[name] = f"it trained: {made}"
+        except ArmError as error:
+            found[name] = error.message
+    return found
+
+
 def vision() -> dict[str, list[str]]:
     """Names of what is trained of the tower and the projector."""
     found = {}
@@ -299,6 +331,7 @@ def main() -> None:
     facts["templates"] = templates()
     facts["ways"] = ways()
     facts["vision"] = vision()
+    facts["refused"] = refused()
     scores = torch.tensor([1.0, -2.0, 0.5])
     facts["listwise"] = [float(losses.listwise(scores, [2, 1])), math.log1p(math.exp(-3.0)) / 2]
     (FOLDER / "facts.json").write_bytes(orjson.dumps(facts))
