@@ -17,6 +17,7 @@ import orjson
 
 from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.images import ImageChecker
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +30,7 @@ FILES = (
 )  # fmt: skip
 # Classes that resize by the one rule of Qwen2-VL, which Qwen2.5-VL, Qwen3-VL and Qwen3.5 use, too.
 QWEN = ("Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2VLImageProcessorPil")
+_NO_TOKEN = -1  # of a tokenizer that has none for pictures; the id of unknown words would be one in many texts
 _KEPT = 8  # pictures in the model's form: the candidates of a state show the same one
 
 
@@ -71,12 +73,17 @@ class Processor:
             raise ArmError("has no chat template", where=str(folder))
         self.pictures: Any = _pictures(folder, limits)
         self.image_token = getattr(self.tokenizer, "image_token", None) or "<|image_pad|>"
-        self.image_token_id: int = self.tokenizer.convert_tokens_to_ids(self.image_token)
+        self.image_token_id: int = self.tokenizer.get_vocab().get(self.image_token, _NO_TOKEN)
         self.pad_token_id: int = self.tokenizer.pad_token_id
+        self._checker = ImageChecker()
         self._seen = lru_cache(maxsize=_KEPT)(self._looked_at)
 
     def selection(self, prompt: Sequence[Message], images: Sequence[bytes], reply: str | None = None) -> Encoded:
-        """A prompt up to where the reply begins, or with ``reply`` and the end of its turn."""
+        """A prompt up to where the reply begins, or with ``reply`` and the end of its turn.
+
+        Raises ArmError for another number of pictures than the prompt has places for, and for a picture that no build
+        would hold.
+        """
         ids, seen = self._ids(self.text(prompt, reply_follows=True), images)
         added: list[int] = []
         if reply is not None:
@@ -84,7 +91,8 @@ class Processor:
         return Encoded((*ids, *added), len(ids), *seen)
 
     def scalar(self, prompt: Sequence[Message], images: Sequence[bytes], reply: Sequence[Message]) -> Encoded:
-        """A whole conversation, as the chat template renders it: its last token is the one that is scored."""
+        """A whole conversation, as the chat template renders it: its last token is the one that is scored. Raises
+        ArmError like `selection`."""
         ids, seen = self._ids(self.text([*prompt, *reply], reply_follows=False), images)
         return Encoded(tuple(ids), len(ids), *seen)
 
@@ -166,7 +174,7 @@ class Processor:
     def _looked_at(self, image: bytes) -> Mapping[str, torch.Tensor]:
         from PIL import Image
 
-        with Image.open(io.BytesIO(image)) as opened:
+        with Image.open(io.BytesIO(self._checker.check(image).data)) as opened:
             made = self.pictures([opened.convert("RGB")], return_tensors="pt")
         return {key: made[key] for key in ("pixel_values", "image_grid_thw")}
 

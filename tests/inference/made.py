@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,12 @@ def png(colour: str, width: int = 160) -> bytes:
     made = io.BytesIO()
     Image.new("RGB", (width, 120), colour).save(made, "PNG")
     return made.getvalue()
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that says how large it is, and holds nothing."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return png("red")[:8] + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

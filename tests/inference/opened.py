@@ -294,6 +294,7 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
     said = [made.reply("stop")]
     found["no_picture"] = told(lambda: model.score(prompt, [], said))
     found["two_pictures"] = told(lambda: model.score(prompt, [image, image], said))
+    found["bomb"] = told(lambda: model.score(prompt, [made.png_header(60_000, 60_000)], said))
     found["long"] = told(lambda: model.score(made.conversation(1, "button " * 3000), [image], said))
     whole_row = model.processor.scalar(prompt, [image], said[0])
     other = replace(whole_row, input_ids=whole_row.input_ids[:-1])

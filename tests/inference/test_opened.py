@@ -118,6 +118,7 @@ REFUSED = {
     "ran": r"\AFalse\Z",
     "no_picture": "has 1 places for pictures, and 0 pictures",
     "two_pictures": "has 1 places for pictures, and 2 pictures",
+    "bomb": "60000 x 60000 = 3600000000 pixels, at most",
     "long": r"conversation 0 has 3,\d\d\d tokens, and this checkpoint takes 2,048",
     "other_end": r"conversation 1 ends in '<\|im_end\|>', and the score is read at '\\n'",
     "score_nan": "the score of conversation 0 is nan",
