@@ -23,7 +23,7 @@ class Column(NamedTuple):
     @property
     def value(self) -> float | None:
         total = sum(self.weight)
-        return sum(self.right) / total if total else None
+        return sum(r for r, w in zip(self.right, self.weight, strict=True) if w) / total if total else None
 
 
 class Interval(NamedTuple):
@@ -43,8 +43,9 @@ def intervals(states: Sequence[str], columns: Sequence[Column], draws: int = DRA
         return [Interval(None, None)] * len(columns)
     sums = np.zeros((count, 2 * len(columns)))  # (states, right and weight of each column)
     for number, column in enumerate(columns):
-        np.add.at(sums[:, 2 * number], place, np.asarray(column.right, float))
-        np.add.at(sums[:, 2 * number + 1], place, np.asarray(column.weight, float))
+        weight = np.asarray(column.weight, float)
+        np.add.at(sums[:, 2 * number], place, np.where(weight > 0, np.asarray(column.right, float), 0.0))
+        np.add.at(sums[:, 2 * number + 1], place, weight)
     random = np.random.default_rng(SEED)
     found = np.empty((draws, 2 * len(columns)))
     step = max(1, _CELLS // count)

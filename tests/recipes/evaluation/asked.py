@@ -38,7 +38,10 @@ def main(work: Path, base: Path, dataset: Path) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     asked = _Asked(work, base, dataset)
+    typed = _typed(work / "typed", base, dataset)
     return {
+        "typed": typed,
+        "report": (work / "typed" / "evaluation" / "elsewhere-validation" / "report.json").read_text(),
         "selection_arm": asked.selection(),
         "scalar": asked.scalar(),
         "interrupted": asked.interrupted(),
@@ -46,7 +49,6 @@ def main(work: Path, base: Path, dataset: Path) -> dict[str, Any]:
         "short": asked.short(),
         "few": asked.few(),
         "refused": asked.refused(),
-        "typed": _typed(work / "typed", base, dataset),
     }
 
 
@@ -134,13 +136,13 @@ class _Asked:
 
     def short(self) -> dict[str, Any]:
         """Models that take fewer tokens than some of the conversations have."""
-        lengths = sorted(
-            len(self.model.processor.scalar(row["prompt"], [self.pictures[i] for i in row["images"]], row["chosen"]).input_ids)
-            for row in self.rows["bt_pairs"]
-        )  # fmt: skip
+        lengths = sorted(len(self.chosen(row).input_ids) for row in self.rows["bt_pairs"])
         middle = self.made("scalar", Limits(lengths[len(lengths) // 2], made.LIMITS.min_pixels, made.LIMITS.max_pixels))
         few = self.made("selection_arm", Limits(64, made.LIMITS.min_pixels, made.LIMITS.max_pixels))
         return {"scalar": self.entry(middle, "short"), "selection_arm": self.entry(few, "short-arm")}
+
+    def chosen(self, row: dict[str, Any]) -> Any:
+        return self.model.processor.scalar(row["prompt"], [self.pictures[i] for i in row["images"]], row["chosen"])
 
     def few(self) -> dict[str, Any]:
         held = sorted(trained_groups(self.dataset, "validation"))
@@ -162,9 +164,10 @@ class _Asked:
         contract = {**self.model.contract, "prompt": self.arm.contract["prompt"]}
         shutil.copy(self.work / "selection_arm-2048" / "prompts" / "selection-1.json", other / "prompts")
         wrong = ScalarRewardModel.open(other, base=self.base, contract=contract)
+        held, seen = (trained_groups(self.dataset, split) for split in ("validation", "train"))
         return {
-            "all_trained": told(lambda: self.entry(self.arm, "none", trained=trained_groups(self.dataset, "validation"))),
-            "own_split": told(lambda: self.entry(self.arm, "own", Evaluation("train"), trained=trained_groups(self.dataset, "train"))),
+            "all_trained": told(lambda: self.entry(self.arm, "none", trained=held)),
+            "own_split": told(lambda: self.entry(self.arm, "own", Evaluation("train"), trained=seen)),
             "other_orders": told(lambda: self.entry(self.arm, "selection", Evaluation("validation", 2))),
             "other_model": told(lambda: self.entry(self.model, "selection")),
             "full": told(lambda: self.entry(self.arm, "selection_arm-2048")),
@@ -202,8 +205,9 @@ def _whole(folder: Path, base: Path, dataset: Path, identity: str) -> None:
             shutil.copy(adapter / name, folder)
     shutil.copytree(adapter / "prompts", folder / "prompts")
     shutil.rmtree(adapter)
+    below = {**manifests.FOLDER, "sha256": "0" * 64}
     identity_ = manifests.identity(
-        {"recipe": 1}, name=folder.name, namespace="lab", version="1.0.0", base={**manifests.FOLDER, "sha256": "0" * 64},
+        {"recipe": 1}, name=folder.name, namespace="lab", version="1.0.0", base=below,
         dataset={"repo": None, "revision": None, "identity_sha256": identity},
     )  # fmt: skip
     said = {**contract, "layout": "merged"}
