@@ -8,7 +8,7 @@ from pathlib import Path
 from ...schemas.errors import ArmError
 from ...schemas.yamlfile import read as read_yaml
 from ..recipe import Recipe
-from . import arguments, declared, rows, shape, tokens
+from . import arguments, declared, further, rows, shape, tokens
 from .findings import Checked, Findings, Given, Skipped
 
 __all__ = ["Checked", "Given", "Skipped", "check"]
@@ -49,6 +49,8 @@ def check(path: Path, given: Given | None = None, *, sample: int = SAMPLE) -> Ch
             usable = False
         if usable and processor is not None:
             tokens.check(recipe, given.dataset, processor, sample, found)
+    if given.start is not None:
+        further.check(recipe, given.start, processor, found)
     return Checked(tuple(sorted(found.issues)), _once(found.skipped), found.counts)
 
 

@@ -53,12 +53,16 @@ class Checked:
 
 @dataclass
 class Findings:
-    """Collects while the checks run. Places are JSON paths of the recipe."""
+    """Collects while the checks run. Places are JSON paths of the recipe.
+
+    prompt: sha256 of the prompt of all rows of the split; None where rows came ready-made, "" until it is known.
+    """
 
     file: YamlFile
     issues: list[Issue] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     counts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    prompt: str | None = ""
 
     def refuse(self, place: str, message: str) -> None:
         self.issues.append(Issue(str(self.file.path), self.file.line(place), place, message))

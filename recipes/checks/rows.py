@@ -57,6 +57,8 @@ def _prompts_and_targets(tables: BuiltTables, recipe: Recipe, found: Findings) -
         if row["split"] == recipe.split:
             prompts[row["prompt_id"], row["prompt_sha256"]] += 1
             without += "margin" in row and row["margin"] is None
+    if len(prompts) == 1:
+        ((_, found.prompt),) = prompts
     if len(prompts) > 1:
         named = ", ".join(f"{n:,} by {i} ({str(s)[:12]})" for (i, s), n in sorted(prompts.items(), key=str))
         found.refuse("$.dataset", f"rows of {recipe.table} have several prompts, and a checkpoint has one: {named}")

@@ -15,8 +15,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes.checks import Given, check, checking
-from action_reward_models.schemas.ids import file_sha256
+from action_reward_models.schemas.ids import file_sha256, sha256_hex
+from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.tests.recipes import tiny
 from action_reward_models.tests.tiny_vlm import cached
 
@@ -42,6 +44,11 @@ def equal_pairs(rows: Rows) -> None:
         row["rejected"] = row["chosen"]
 
 
+def all_other_prompts(rows: Rows) -> None:
+    for row in rows["train"]:
+        row["prompt_sha256"] = "0" * 64
+
+
 def margins(rows: Rows) -> None:
     for row in rows["train"]:
         row["margin"] = 0.5
@@ -54,6 +61,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Rows], None]]] = {
     "several": ("selection_sft", other_prompt),
     "equal": ("bt_pairs", equal_pairs),
     "margins": ("bt_pairs", margins),
+    "other": ("bt_pairs", all_other_prompts),
 }
 # Changes of config files of the base: name -> (file, change).
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -61,7 +69,7 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "family": ("config.json", {"model_type": "qwen3_vl", "architectures": ["Qwen3VLForConditionalGeneration"]}),
     "strange": ("preprocessor_config.json", {"image_processor_type": "OwnImageProcessor"}),
 }
-S, B = "selection_arm_lora", "scalar_bt_lora"
+S, B, F = "selection_arm_lora", "scalar_bt_lora", "scalar_bt_further"
 # name: (recipe, [(text, its replacement)], build, base, [(place, words of the message)])
 CASES: dict[str, tuple[str, list[tuple[str, str]], str, str, list[tuple[str, str]]]] = {
     "good selection": (S, [], "real", "", []),
@@ -141,6 +149,22 @@ CASES: dict[str, tuple[str, list[tuple[str, str]], str, str, list[tuple[str, str
         S, [("all-linear", "[linear_fc1]")], "", "", [("$.lora", "cannot be put into the base: ")],
     ),
     "too much dropout": (S, [("0.05 # share\n  t", "1.5 # share\n  t")], "", "", [("$.lora", "dropout probability")]),
+    "vision that LoRA misses": (
+        S, [("vision: frozen", "vision: trained"), ("all-linear", "[q_proj]")], "", "",
+        [("$.vision", "is trained, and target_modules names nothing of the vision tower")],
+    ),
+    "good further": (F, [], "real", "", []),
+    "further with other pictures": (
+        F, [("max_pixels: 16384", "max_pixels: 8192")], "", "",
+        [("$.limits.max_pixels", "max_pixels is 8192 here, and init_from was trained with 16384")],
+    ),
+    "further with another prompt": (
+        F, [], "other", "", [("$.dataset", "its rows have the prompt 0000.*, and init_from was trained with ")],
+    ),
+    "further of another kind": (
+        F, [("kind: scalar", "kind: selection_arm"), ("objective: {loss: bt}", "")], "", "",
+        [("$.init_from", "is a scalar, and the recipe is a selection_arm")],
+    ),
     "equal pairs": (B, [], "equal", "", [("$.dataset", r"20 of 20 rows .* cannot be used \(20 equal_when_processed;")]),
     "too long": (
         B, [("max_tokens: 2048", "max_tokens: 400")], "real", "",
@@ -201,7 +225,10 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         path.write_text(edited((RECIPES / "tiny" / f"{twin}.yaml").read_text(), edits))
         dataset = builds[build] and str(builds[build])
         cases.append({"recipe": str(path), "dataset": dataset, "base": str(bases[of_base]), "sample": 20})
+        if twin == F:
+            cases[-1]["start"] = str(folder / "start")
     cases += [{"recipe": str(path)} for path in shipped()]
+    published(folder / "start", built, base)
     environment = cached.environment()
     environment.pop("USE_TORCH", None)
     done = subprocess.run(
@@ -211,6 +238,28 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     return dict(zip([*CASES, *map(str, shipped())], found, strict=True))
+
+
+def published(folder: Path, built: Path, base: Path) -> None:
+    """What of a published scalar model says how it is used; no check reads more of it."""
+    folder.mkdir()
+    (prompt,) = [one for one in manifest_of(built)["identity"]["prompts"] if one["id"] == "scalar/1"]
+    template = json.loads((base / "tokenizer_config.json").read_bytes()).get("chat_template")
+    template = template or (base / "chat_template.jinja").read_text("utf-8")
+    checkpoint = {
+        "kind": "scalar", "layout": "adapter", "architecture": "Qwen3_5ForSequenceClassification", "dtype": "float32",
+        "base": {"repo": "your-name/tiny-base", "commit": "0" * 40, "sha256": None},
+        "prompt": {"id": "scalar/1", "sha256": prompt["sha256"], "file": "prompts/scalar-1.json"},
+        "processor": {
+            "min_pixels": 1024, "max_pixels": 16384, "max_tokens": 2048, "template_options": {},
+            "chat_template_sha256": sha256_hex(template.encode()),
+            "tokenizer_sha256": file_sha256(base / "tokenizer.json"),
+        },
+        "head": {"file": "value_head.safetensors", "scored_token_id": 1, "scored_token": "x"},
+    }  # fmt: skip
+    (folder / "file").write_text("")
+    made = tiny.inputs(built, "scalar").identity
+    manifests.write(folder, manifests.describe(folder, made, checkpoint=checkpoint, training=None))
 
 
 def shipped() -> list[Path]:
