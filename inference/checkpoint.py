@@ -9,6 +9,21 @@ adapter    ``adapter_model.safetensors`` and ``adapter_config.json`` (LoRA of pe
 merged     The whole model: ``config.json`` and ``*.safetensors``.
 value_head Of a scalar model: ``value_head.safetensors`` alone, on top of the base model as it is.
 =========  ========================================================================================================
+
+Others load a published scalar adapter in one of these ways, and get the same scores; ``BASE`` and ``COMMIT`` stand in
+its manifest, at ``checkpoint.base``. In the second way ``revision`` is that of the base model: with the adapter's own
+tag alone, transformers looks for that tag at the base. ``num_labels=1`` is needed, for the base says nothing of a head.
+
+    base = AutoModelForSequenceClassification.from_pretrained(BASE, revision=COMMIT, num_labels=1)
+    PeftModel.from_pretrained(base, "owner/name", revision="v1.0.0")
+
+    AutoModelForSequenceClassification.from_pretrained(
+        "owner/name", revision=COMMIT, adapter_kwargs={"revision": "v1.0.0"}, num_labels=1
+    )
+
+    AutoModelForSequenceClassification.from_pretrained("a folder that arm merge wrote")
+
+They score several conversations at once only where the base's config.json names a ``pad_token_id``.
 """
 
 from __future__ import annotations
