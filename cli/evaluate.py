@@ -81,7 +81,7 @@ def command(checkpoint: str, against: str | None, as_json: bool, **said: Any) ->
     right, and says beside it how many those are.
     """
     how = _How(**said)
-    _refuse_second_out(checkpoint, against, how)
+    _refuse_useless(checkpoint, against, how)
     sides = [_side(name, how) for name in (checkpoint, against) if name is not None]
     found: dict[str, Any] = {"evaluations": [_told(side) for side in sides]}
     if len(sides) == 2:
@@ -162,16 +162,21 @@ def _dataset(checkpoint: Checkpoint, how: _How, show: Any) -> Iterator[tuple[Pat
         yield found
 
 
-def _refuse_second_out(checkpoint: str, against: str | None, how: _How) -> None:
-    """Raise UsageError where one folder would be that of two evaluations."""
+def _refuse_useless(checkpoint: str, against: str | None, how: _How) -> None:
+    """Raise UsageError where nothing is asked, so that options say nothing, or where two would share one folder."""
     from ..recipes.evaluation.predictions import NAME
     from ..schemas.errors import UsageError
 
-    if (
-        how.out is not None
-        and against is not None
-        and not any((Path(s) / NAME).is_file() for s in (checkpoint, against))
-    ):
+    named = [name for name in (checkpoint, against) if name is not None]
+    asked = [name for name in named if not (Path(name) / NAME).is_file()]
+    given = click.get_current_context()
+    said = [f"--{name.replace('_', '-')}" for name in how._fields
+            if given.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]  # fmt: skip
+    if not asked and said:
+        both = " and ".join(named)
+        raise UsageError(f"{both} hold{'s' * (len(named) == 1)} the answers of an evaluation: {', '.join(said)} would "
+                         "ask nobody", next_command="name a checkpoint instead")  # fmt: skip
+    if how.out is not None and len(asked) == 2:
         raise UsageError(
             "--out names one folder, and two evaluations would be written to it",
             next_command="evaluate each with its own --out, then: arm evaluate OUT1 --against OUT2",
