@@ -85,7 +85,7 @@ class Ways:
             "",
             f"model = SelectionARM.from_pretrained({self.checkpoint})",
             'reply = model.ask(row["prompt"], images, n)',
-            "print(reply.status, reply.selected)  # ok 1: the first candidate shown",
+            "print(reply.status, reply.selected)  # ok 1: the first candidate that the prompt shows",
         ])  # fmt: skip
 
     @property

@@ -86,7 +86,7 @@ def results(manifest: Manifest) -> list[EvalResult]:
             task_name=TASK,
             dataset_type=one["dataset"]["repo"],
             dataset_name=f"{pretty_name(one['dataset']['repo'].rpartition('/')[2])}, {one['name']}",
-            dataset_config=facts.table(manifest),
+            dataset_config=_config(one, report),
             dataset_split=one["split"],
             dataset_revision=_revision(one),
             metric_type=report["metric"],
@@ -185,6 +185,12 @@ def _tags(manifest: Manifest) -> list[str]:
 def _revision(evaluation: Evaluation) -> str | None:
     data: Mapping[str, str | None] = evaluation["dataset"]
     return data["commit"] or data["revision"]
+
+
+def _config(evaluation: Evaluation, report: Report) -> str:
+    """The table that the items of a metric are rows of."""
+    of_pairs = ("pair_accuracy", "margin", "calibration_error") if evaluation.get("pairs") else ()
+    return "bt_pairs" if report["metric"] in of_pairs else "candidate_sets"
 
 
 def _counted(report: Report) -> dict[str, Any]:

@@ -62,6 +62,17 @@ def test_counts_of_an_evaluation_are_the_manifests(manifest: dict[str, Any]) -> 
             assert all(read.near(cell, value) for cell, value in zip(row, wanted, strict=True))
 
 
+def test_the_largest_groups_are_shown_and_turns_in_order(scalar: dict[str, Any]) -> None:
+    metric = {"metric": "exact_agreement", "score": 0.5}
+    groups = [{"by": "host", "value": f"h{n:02}", "n": n, **metric} for n in range(1, 16)]
+    turns = [{"by": "turn", "value": str(n), "n": n % 3 + 1, **metric} for n in (10, 2, 0)]
+    scalar["evaluations"][0]["breakdown"] = [*groups, *turns]
+    card = render(scalar)
+    assert [row[0] for row in read.table(card, "Host")] == [f"h{n:02}" for n in range(15, 3, -1)]
+    assert "And 3 more groups, in `evaluation/validation/report.json`." in card
+    assert [row[0] for row in read.table(card, "Turn")] == ["0", "2", "10"]
+
+
 def test_training_and_contract_are_the_manifests(manifest: dict[str, Any]) -> None:
     card, training, checkpoint = render(manifest), manifest["training"], manifest["checkpoint"]
     contract, trained = (dict(rows) for head, rows in read.tables(card) if head == ["What", "Value"])
