@@ -14,6 +14,8 @@ from typing import Any
 
 from action_reward_models.inference import adapter, adopt, head
 from action_reward_models.inference.processor import Limits, Processor
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import load_prompt
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.inference import made
 from action_reward_models.tests.tiny_vlm import examples
@@ -365,5 +367,21 @@ def _adopted(work: Path, source: Path, base: Path) -> Found:
     found["alone"] = taken("alone", False, safe["trl"])
     found["again"] = told(lambda: adopt.adopt(source, work, kind="scalar", base=origin, limits=Limits(9)))
     found["whole"] = taken("whole", False, lambda folder: shutil.copytree(source, folder, dirs_exist_ok=True))
+    found["selects"] = _adopted_selector(work / "selects", source.parent / "selection", origin)
     found["ran"] = (work / "ran").exists()
     return found
+
+
+def _adopted_selector(out: Path, source: Path, origin: adopt.Origin) -> Found:
+    """A selection ARM from a folder that holds its adapter only, with the prompt that it is said to be trained with."""
+    from action_reward_models.inference.selection import SelectionARM
+
+    bare = out.parent / "bare"
+    bare.mkdir()
+    for name in (adapter.CONFIG, adapter.WEIGHTS):
+        shutil.copy(source / name, bare)
+    prompt = load_prompt("selection/1", PromptOptions())
+    adopt.adopt(bare, out, kind="selection_arm", base=origin, limits=made.LIMITS, prompt=prompt)
+    known, taken = (SelectionARM.open(folder, base=origin.folder) for folder in (source, out))
+    row = known.processor.selection(made.conversation(1), [made.png("red")], "stop")
+    return {"prompt": taken.contract["prompt"], "likely": [model.log_likelihood([row])[0] for model in (known, taken)]}

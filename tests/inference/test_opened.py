@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import load_prompt
 from action_reward_models.tests.inference import process
 
 MODELS = ("sees", "blind")
@@ -164,6 +166,12 @@ def test_checkpoints_of_other_tools_score_as_they_did(found: Any) -> None:
     assert "is there already" in found["adopted"]["again"]
 
 
+def test_a_selector_is_adopted_with_the_prompt_that_is_known(found: Any) -> None:
+    case, prompt = found["adopted"]["selects"], load_prompt("selection/1", PromptOptions())
+    assert case["prompt"] == {"id": "selection/1", "sha256": prompt.sha256, "file": "prompts/selection-1.json"}
+    assert case["likely"][0] == case["likely"][1]
+
+
 @pytest.mark.parametrize("case", LEFT)
 def test_what_is_not_adopted_leaves_nothing(found: Any, case: str) -> None:
     told = found["adopted"][case]
@@ -173,4 +181,4 @@ def test_what_is_not_adopted_leaves_nothing(found: Any, case: str) -> None:
 
 
 def test_every_checkpoint_of_others_is_tried(found: Any) -> None:
-    assert set(found["adopted"]) == {*ADOPTED, *LEFT, "halved", "alone", "again", "ran"}
+    assert set(found["adopted"]) == {*ADOPTED, *LEFT, "halved", "selects", "alone", "again", "ran"}
