@@ -179,8 +179,9 @@ def _typed(work: Path, base: Path, dataset: Path) -> dict[str, Any]:
     """The examples of the verb's help, in a folder with a build and two checkpoints that need no other base."""
     shutil.copytree(dataset, work / "build" / dataset.name)
     held = manifest_of(dataset)
-    _whole(work / "build" / "my-arm", base, dataset, held["identity_sha256"])
-    _whole(work / "build" / "elsewhere", base, dataset, "7" * 64)
+    here = {"repo": None, "revision": None, "identity_sha256": held["identity_sha256"]}
+    whole(work / "build" / "my-arm", base, dataset, here)
+    whole(work / "build" / "elsewhere", base, dataset, {**here, "identity_sha256": "7" * 64})
     os.chdir(work)
     epilog = import_module("action_reward_models.cli.evaluate").command.epilog
     lines = [line.strip() for line in epilog.splitlines() if line.strip().startswith("arm ")]
@@ -192,11 +193,11 @@ def _typed(work: Path, base: Path, dataset: Path) -> dict[str, Any]:
         "arm evaluate build/my-arm --against build/elsewhere --out both",
         "arm evaluate nobody",
     ]
-    return {line: _said(line) for line in lines}
+    return {line: said(line) for line in lines}
 
 
-def _whole(folder: Path, base: Path, dataset: Path, identity: str) -> None:
-    """The base model as a merged checkpoint, trained on the build with this identity."""
+def whole(folder: Path, base: Path, dataset: Path, trained_on: dict[str, Any]) -> None:
+    """The base model as a merged checkpoint; ``trained_on`` as `model_manifest/1` has it at identity.dataset."""
     shutil.copytree(base, folder)
     contract = tiny_checkpoints.make(folder.with_name(f"{folder.name}-adapter"), base, "selection_arm", dataset)
     adapter = folder.with_name(f"{folder.name}-adapter")
@@ -208,13 +209,13 @@ def _whole(folder: Path, base: Path, dataset: Path, identity: str) -> None:
     below = {**manifests.FOLDER, "sha256": "0" * 64}
     identity_ = manifests.identity(
         {"recipe": 1}, name=folder.name, namespace="lab", version="1.0.0", base=below,
-        dataset={"repo": None, "revision": None, "identity_sha256": identity},
+        dataset=trained_on,
     )  # fmt: skip
     said = {**contract, "layout": "merged"}
     manifests.write(folder, manifests.describe(folder, identity_, checkpoint=said, training=None))
 
 
-def _said(line: str) -> dict[str, Any]:
+def said(line: str) -> dict[str, Any]:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = _run(shlex.split(line)[1:])
