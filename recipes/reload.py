@@ -16,9 +16,10 @@ from typing import Any
 import orjson
 
 from ..schemas.errors import ArmError
-from .probe import TOLERANCE
 from .rows import Rows, encode
 
+# Largest absolute difference of a score, or of the log-likelihood of a reply, by the type of the base model's weights.
+TOLERANCE: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 2e-2}
 _MODULE = "action_reward_models.recipes.reload"
 _LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 
