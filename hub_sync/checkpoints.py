@@ -23,7 +23,8 @@ _COPIED = ("tokenizer.json", "vocab.json", "merges.txt")  # of the base model: w
 ALLOWED = (
     *WEIGHTS, "model.safetensors.index.json", "adapter_config.json", "config.json", "generation_config.json",
     *_COPIED, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "chat_template.json", "preprocessor_config.json", "processor_config.json", "README.md", "manifest.json",
+    "chat_template.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
+    "README.md", "manifest.json", "merged_from.json",
     "prompts/*.json", "training/log.jsonl", "training/reload.json", "evaluation/*/predictions.jsonl",
     "evaluation/*/report.json", "assets/*.png", ".eval_results/*.yaml",
 )  # fmt: skip

@@ -1,12 +1,11 @@
 """Does a checkpoint that was moved give the scores that it gave before? A few conversations of our own, in one process.
 
-The conversations are made here and belong to nobody: they hold no row of any dataset, so that they can be asked of any
-checkpoint. ``python -m action_reward_models.recipes.probe`` reads what to load as JSON from standard input.
+They hold no row of any dataset, so that they can be asked of any checkpoint by anybody. ``python -m
+action_reward_models.recipes.probe`` reads what to load as JSON from standard input.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import subprocess
@@ -18,14 +17,10 @@ from typing import Any
 import orjson
 
 from ..schemas.errors import ArmError
+from .merge import answers, conversations
+from .reload import TOLERANCE
 
-# Largest absolute difference of a score, or of the log-likelihood of a reply, by the type of the base model's weights.
-TOLERANCE: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 2e-2}
 _MODULE = "action_reward_models.recipes.probe"
-_REPLIES = (
-    "click(12, 30)", 'type(4, 9, "blue")', "scroll(0, 200)", "I am done: the answer is 42.",
-)  # fmt: skip
-_SIDE = 64  # pixels
 
 
 def compare(folders: Sequence[Path], *, base: Path | None, checkpoint: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -58,33 +53,9 @@ def scores(folder: Path, base: Path | None, checkpoint: Mapping[str, Any]) -> li
     from ..inference.scalar import ScalarRewardModel
     from ..inference.selection import SelectionARM
 
-    if checkpoint["kind"] == "scalar":
-        model = ScalarRewardModel.open(folder, base=base, contract=checkpoint)
-        sees, make = model.processor.pictures is not None, model.processor.scalar
-        rows = [make(*_prompt(sees, n), [{"role": "assistant", "content": reply}]) for n, reply in enumerate(_REPLIES)]
-        return [float(score) for score in model.score_encoded(rows)]
-    arm = SelectionARM.open(folder, base=base, contract=checkpoint)
-    sees = arm.processor.pictures is not None
-    replies = [f'{{"selection": {number}}}' for number in range(1, len(_REPLIES) + 1)]
-    rows = [arm.processor.selection(*_prompt(sees, n), reply) for n, reply in enumerate(replies)]
-    return [float(value) for value in arm.log_likelihood(rows)]
-
-
-def _prompt(sees: bool, number: int) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """(Messages, pictures); every second conversation shows a picture, if the model ``sees`` any."""
-    shown = sees and number % 2 == 0
-    text = {"type": "text", "text": f"Which action leads to page {number}?"}
-    content = [{"type": "image"}, text] if shown else [text]
-    return [{"role": "user", "content": content}], [_picture(number)] if shown else []
-
-
-def _picture(number: int) -> bytes:
-    from PIL import Image
-
-    pixels = bytes((x * 4 + y * (number + 1)) % 256 for y in range(_SIDE) for x in range(_SIDE))
-    out = io.BytesIO()
-    Image.frombytes("L", (_SIDE, _SIDE), pixels).convert("RGB").save(out, "PNG")
-    return out.getvalue()
+    kind: Any = ScalarRewardModel if checkpoint["kind"] == "scalar" else SelectionARM
+    model = kind.open(folder, base=base, contract=checkpoint)
+    return answers(model, conversations(model.processor, checkpoint["kind"]))
 
 
 def main() -> None:

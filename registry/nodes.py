@@ -163,17 +163,44 @@ class ModelNode:
     def relabel(self) -> list[str]:
         """Let a trained checkpoint say what it is called now, without training it; returns what was said otherwise.
 
-        Name, version, licence and description of registry.yaml, and the commit of a dataset that was published since.
-        The card is made anew, with a person's words in it. Nothing is changed in weights, figures or predictions.
+        Name, version, licence and description of registry.yaml, the commit of a dataset that was published since, and
+        what this version of the project would write on the card, which keeps a person's words. Nothing is changed in
+        weights, figures or predictions.
         """
         manifest = manifests.manifest_of(self.folder)
         identity, evaluations = self.identity, list(self._evaluations(manifest))
         changes = list(differences(manifest["identity"], identity))
         if evaluations != manifest["evaluations"]:
             changes.append("the commit of the dataset is known now")
+        if not changes and self._written_otherwise(manifest):
+            changes.append("the card, as this version writes it")
         if changes:
             self._rewrite({**manifest, "identity": identity, "evaluations": evaluations})
         return changes
+
+    def _written_otherwise(self, manifest: dict[str, Any]) -> bool:
+        """Whether card or results are not what this version makes of the manifest."""
+        from ..cards import model as cards
+
+        texts = {**cards.eval_results(manifest), manifests.CARD: self._card(manifest)}
+        return any(
+            not (self.folder / path).is_file() or (self.folder / path).read_text("utf-8") != text
+            for path, text in texts.items()
+        )
+
+    def _card(self, manifest: dict[str, Any]) -> str:
+        """The card of ``manifest``, with the words of a person that stand on the one that lies there."""
+        from ..cards import model as cards
+
+        path = self.folder / manifests.CARD
+        if path.is_symlink():
+            raise ArmError("is a link, and no card of a checkpoint", where=str(path), next_command=f"rm {path}")
+        try:
+            return cards.merge(path.read_text("utf-8"), manifest) if path.is_file() else cards.render(manifest)
+        except UnicodeDecodeError as error:
+            raise ArmError(f"is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from error
+        except ArmError as error:
+            raise ArmError(error.message, where=str(path), next_command=error.next_command) from error
 
     def _evaluations(self, manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The evaluations with the commit of the dataset, where that is published as it was read."""
@@ -187,12 +214,7 @@ class ModelNode:
     def _rewrite(self, manifest: dict[str, Any]) -> None:
         """Write what follows from a manifest that says other words, the manifest last."""
         from ..cards import model as cards
-        from ..hub_sync.release import CARD
 
-        card = self.folder / CARD
-        if card.is_symlink():
-            raise ArmError("is a link, and no card of a checkpoint", where=str(card), next_command=f"rm {card}")
-        before = card.read_text("utf-8") if card.is_file() else ""
         for path, text in cards.eval_results(manifest).items():
             (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / path).write_text(text, "utf-8")
@@ -201,10 +223,9 @@ class ModelNode:
             evaluations=manifest["evaluations"],
         )  # fmt: skip
         made["environment"] = {**made["environment"], "created": manifest["environment"]["created"]}
-        text = cards.merge(before, made) if before else cards.render(made)
-        work = card.with_name(f".{CARD}-new")
-        work.write_text(text, "utf-8")
-        work.replace(card)
+        work = self.folder.with_name(f".{self.spec.name}-card")  # beside it: what lies in it is listed
+        work.write_text(self._card(made), "utf-8")
+        work.replace(self.folder / manifests.CARD)
         manifests.write(self.folder, made)
 
     # -- inputs -------------------------------------------------------------------------------------------------------

@@ -168,10 +168,29 @@ def plan_folder(
     repo = options.repo or f"{identity['namespace']}/{identity['name']}"
     step = Step(identity["name"], identity["version"], repo, "refused", form=form)
     try:
+        if form is CHECKPOINT:
+            _refuse_unnamed(folder)
         step = _published(step, folder, hub, options, progress)
     except ArmError as error:
         step = replace(step, status="refused", refusals=(error,))
     return Plan(hub.endpoint, (step,))
+
+
+def _refuse_unnamed(folder: Path) -> None:
+    """Raise ArmError for a checkpoint that does not say what others may do with it, or what others can have."""
+    manifest = manifest_of(folder, CHECKPOINT.schema)
+    identity = manifest["identity"]
+    if identity["license"] is None:
+        raise ArmError(
+            "has no licence: nobody would know what they may do with it", where=str(folder),
+            next_command="declare it in a registry.yaml, models: license: apache-2.0, and arm train",
+        )  # fmt: skip
+    for name, part in (("dataset", identity["dataset"]), ("base model", manifest["checkpoint"]["base"])):
+        if part["repo"] is None:
+            raise ArmError(
+                f"rests on a {name} in a folder, which nobody else can have", where=str(folder),
+                next_command=f"publish the {name}, and name it in the recipe",
+            )  # fmt: skip
 
 
 def _step(spec: BuildSpec | ModelSpec, options: Options) -> Step:

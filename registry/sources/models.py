@@ -92,6 +92,9 @@ class Models:
         _refuse_larger_than_disk(place, files, where)
         if wrong := download(hub, repo, commit, list(files.values()), place, progress):
             raise ArmError(f"arrived with other bytes than listed: {', '.join(wrong[:5])}", where=where)
+        for path in place.iterdir():  # what a loader would find, and nobody fetched
+            if path.name not in files:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         note = {path: file_sha256(place / path) for path in sorted(files)}
         self._note(place).write_bytes(orjson.dumps(note, option=orjson.OPT_INDENT_2))
 
