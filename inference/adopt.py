@@ -40,6 +40,7 @@ NAMES = (
     ("score.weight", "score.bias"),
     ("weight", "bias"),
 )
+PROMPTS: Mapping[Kind, str] = {"selection_arm": "selection", "scalar": "scalar"}
 _TORCH = {"format": "pt"}  # transformers refuses files that do not say so
 _SCORED: list[dict[str, Any]] = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 
@@ -78,10 +79,12 @@ def adopt(
     can be opened, and not be published. It is written last, after the model was loaded once.
 
     Raises ArmError for files that hold anything but numbers, for two heads, for one of another width, and for weights
-    that do not fit the base model.
+    that do not fit the base model; for a prompt of the other kind.
     """
     if out.exists():
         raise ArmError("is there already", where=str(out), next_command="choose a folder that is not there")
+    if prompt is not None and prompt.kind != PROMPTS[kind]:
+        raise ArmError(f"{prompt.id} is a {prompt.kind} prompt, and a {kind} is asked with a {PROMPTS[kind]} prompt")
     told: list[str] = []
     lora = _adapter(source, kind)
     weight = _head(source, lora, _width(base.folder), bias, told) if kind == "scalar" else None
@@ -133,7 +136,7 @@ def numbers(path: Path) -> dict[str, torch.Tensor]:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ArmError(
-            "holds more than numbers, and reading it would run code; it is not read", where=str(path)
+            "holds something else than numbers; reading that could run code, so it is not read", where=str(path)
         ) from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise ArmError(f"cannot be read: {error}", where=str(path)) from error

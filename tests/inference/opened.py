@@ -365,6 +365,9 @@ def _adopted(work: Path, source: Path, base: Path) -> Found:
     found["two"] = taken("two", True, lambda folder: [safe[name](folder) for name in ("trl", "halved")])
     found["dropped"] = taken("dropped", True, safe["biased"], bias="drop")
     found["alone"] = taken("alone", False, safe["trl"])
+    found["other_prompt"] = taken(
+        "other_prompt", False, safe["trl"], prompt=load_prompt("selection/1", PromptOptions())
+    )
     found["again"] = told(lambda: adopt.adopt(source, work, kind="scalar", base=origin, limits=Limits(9)))
     found["whole"] = taken("whole", False, lambda folder: shutil.copytree(source, folder, dirs_exist_ok=True))
     found["selects"] = _adopted_selector(work / "selects", source.parent / "selection", origin)

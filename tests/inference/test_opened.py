@@ -148,8 +148,8 @@ LEFT = {
     "other": "is no head: it holds bias, scale, weight",
     "list": "is no table of tensors",
     "none": "holds no head",
-    "pickle": "would run code; it is not read",
-    "old_pickle": "would run code; it is not read",
+    "pickle": "could run code, so it is not read",
+    "old_pickle": "could run code, so it is not read",
     "two": r"holds heads that differ: value_head\.safetensors, v_head\.pt",
 }
 
@@ -164,6 +164,7 @@ def test_checkpoints_of_other_tools_score_as_they_did(found: Any) -> None:
         assert bool(case["told"]) == (name == "dropped")
     assert apart(found["adopted"]["alone"]["scores"], found["layouts"]["value_head"]) < 1e-5
     assert "is there already" in found["adopted"]["again"]
+    assert "a scalar is asked with a scalar prompt" in found["adopted"]["other_prompt"]["refused"]
 
 
 def test_a_selector_is_adopted_with_the_prompt_that_is_known(found: Any) -> None:
@@ -181,4 +182,4 @@ def test_what_is_not_adopted_leaves_nothing(found: Any, case: str) -> None:
 
 
 def test_every_checkpoint_of_others_is_tried(found: Any) -> None:
-    assert set(found["adopted"]) == {*ADOPTED, *LEFT, "halved", "selects", "alone", "again", "ran"}
+    assert set(found["adopted"]) == {*ADOPTED, *LEFT, "halved", "selects", "alone", "again", "other_prompt", "ran"}
