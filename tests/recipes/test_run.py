@@ -12,11 +12,12 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 from action_reward_models.cards import model as cards
 from action_reward_models.cards import model_figures
 from action_reward_models.recipes import manifest as manifests
-from action_reward_models.recipes import run
+from action_reward_models.recipes import reload, run
 from action_reward_models.recipes.evaluation import run as evaluation
 from action_reward_models.recipes.inputs import Inputs
 from action_reward_models.recipes.recipe import Recipe
@@ -270,3 +271,46 @@ def test_two_processes_do_not_train_in_one_folder(make: Callable[..., Any], monk
     with pytest.raises(KeyboardInterrupt):
         make()
     assert "another process trains here" in found[0].message
+
+
+RELOADS: list[tuple[str, list[float | None], str, str | None]] = [
+    ("equal", [1.0, 2.0], "float32", None),
+    ("below the tolerance", [1.0, 2.000009], "float32", None),
+    ("above it", [1.0, 2.00002], "float32", r"other scores: they differ by up to 2e-05, and 1e-05 is allowed"),
+    ("rounded weights", [1.0, 2.01], "bfloat16", None),
+    ("rounded weights, above it", [1.0, 2.03], "bfloat16", "other scores"),
+    ("no number", [1.0, None], "float32", "other scores"),
+]
+
+
+@pytest.mark.parametrize(("found", "dtype", "told"), [case[1:] for case in RELOADS], ids=[case[0] for case in RELOADS])
+def test_scores_of_another_process_are_compared(
+    monkeypatch: pytest.MonkeyPatch, found: list[float | None], dtype: str, told: str | None
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    asked: list[Any] = []
+
+    def answer(command: list[str], *, input: bytes, env: dict[str, str], **_: Any) -> Any:
+        asked.append(orjson.loads(input))
+        assert "RANK" not in env, "it is no process of those that trained"
+        assert command[1:] == ["-m", "action_reward_models.recipes.reload"]
+        return SimpleNamespace(returncode=0, stdout=b"noise\n" + orjson.dumps(found) + b"\n", stderr=b"")
+
+    monkeypatch.setattr(reload, "subprocess", SimpleNamespace(run=answer))
+    words: dict[str, Any] = {
+        "base": Path("base"), "checkpoint": {**CHECKPOINT, "dtype": dtype},
+        "reference": {"units": [0, 3], "values": [1.0, 2.0]},
+    }  # fmt: skip
+    if told is None:
+        assert reload.compare(Path("made"), Path("rows"), **words)["conversations"] == 2
+    else:
+        with pytest.raises(ArmError, match=told):
+            reload.compare(Path("made"), Path("rows"), **words)
+    assert asked[0]["units"] == [0, 3]
+
+
+def test_a_checkpoint_that_cannot_be_loaded_again_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = SimpleNamespace(returncode=1, stdout=b"", stderr=b"Traceback\nArmError: the head is missing\n")
+    monkeypatch.setattr(reload, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
+    with pytest.raises(ArmError, match=r"(?s)cannot be loaded again: .*the head is missing"):
+        reload.compare(Path("made"), Path("rows"), base=Path("base"), checkpoint=CHECKPOINT, reference={"units": []})
