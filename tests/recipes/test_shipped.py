@@ -76,3 +76,9 @@ def test_a_twin_differs_in_size_alone(name: str) -> None:
         small["kind"],
         small.get("objective"),
     )
+
+
+def test_the_guide_links_to_what_is_there() -> None:
+    links = re.findall(r"\]\(([^)#\s]+)\)", (RECIPES / "README.md").read_text())
+    assert len(links) >= 12
+    assert [link for link in links if not (RECIPES / link).exists()] == []
