@@ -22,7 +22,7 @@ from ..inference.fetch import base_of
 from ..inference.processor import Encoded, Processor
 from ..schemas.errors import ArmError, UsageError
 from . import manifest as manifests
-from .reload import TOLERANCE, opened
+from . import reload
 
 PARENT = "merged_from.json"  # the manifest of the checkpoint that was merged
 SHARD = "4GB"
@@ -62,7 +62,7 @@ def merge(checkpoint: Path, out: Path, *, base: Path | None = None) -> Merged:
     if out.exists():
         raise UsageError("is there already", where=str(out), next_command="another --out")
     base = base or base_of(checkpoint, contract)
-    model = opened(checkpoint, base, contract)
+    model = reload.opened(checkpoint, base, contract)
     rows = conversations(model.processor, contract["kind"])
     before = answers(model, rows)
     making = out.with_name(f".{out.name}-merging")
@@ -73,9 +73,9 @@ def merge(checkpoint: Path, out: Path, *, base: Path | None = None) -> Merged:
         _beside(model.processor, checkpoint, base, contract, making)
         said = {**contract, "layout": "merged", "head": contract["head"] and {**contract["head"], "file": None}}
         del model
-        after = answers(opened(making, base, said), rows)
+        after = answers(reload.opened(making, base, said), rows)
         apart = max(abs(one - other) for one, other in zip(before, after, strict=True))
-        allowed = _ROUNDED * TOLERANCE[contract["dtype"]]
+        allowed = _ROUNDED * reload.TOLERANCE[contract["dtype"]]
         if not apart <= allowed:
             raise ArmError(
                 f"the merged model gives other scores than the adapter: they differ by up to {apart:.3g}, and "

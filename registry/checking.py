@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..hub_sync.pull import download
 from ..inference.processor import FILES
@@ -145,13 +145,13 @@ class _AtHand:
         found = self.file.path.parent / folder
         if not (found / needed).is_file():
             raise ValueError(f"{found} holds no {needed}")
-        return replace(given, **{name: found})
+        return _with(given, name, found)
 
     def _model(self, given: Given, name: str, repo: str, commit: str, needed: str) -> Given:
         """What says what a model is: as training fetched it, out of the client's cache, or from the Hub."""
         for folder in (self._trained_with(name, repo, commit), _cached(repo, commit), self._shape(repo, commit)):
             if folder is not None and (folder / needed).is_file():
-                return replace(given, **{name: folder})
+                return _with(given, name, folder)
         if self.hub is not None:
             raise ValueError(f"{repo} at {commit[:12]} holds no {needed}")
         return _absent(given, name, f"{repo} is not on this machine", "run it without --offline")
@@ -174,6 +174,11 @@ class _AtHand:
                 )
             done.touch()
         return place if done.is_file() else None
+
+
+def _with(given: Given, name: str, folder: Path) -> Given:
+    changes: dict[str, Any] = {name: folder}
+    return replace(given, **changes)
 
 
 def _is(folder: Path, reference: Reference) -> bool:

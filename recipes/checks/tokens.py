@@ -31,9 +31,10 @@ def processor_of(recipe: Recipe, base: Path, found: Findings) -> Processor | Non
         return None
     eos = made.tokenizer.eos_token_id
     place = "$.base" if "base" in recipe.data else "$.init_from"
-    if made.pad_token_id is None:
+    pad: int | None = made.pad_token_id
+    if pad is None:
         found.refuse(place, "its tokenizer has no padding token")
-    elif made.pad_token_id == eos:
+    elif pad == eos:
         found.refuse(
             place, f"its tokenizer pads with {made.tokenizer.eos_token!r}, which also ends a turn: a reply's end would "
             "pass for padding, be masked in training and be skipped where a score is read",

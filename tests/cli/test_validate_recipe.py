@@ -160,12 +160,17 @@ def test_of_a_pinned_base_only_what_describes_it_is_fetched(tmp_path: Path, monk
         {"kind": "dataset", "repo": "your-name/action-reward-models-data", "revision": "v1.0.0", "commit": "1" * 40},
     ]
     lock = {"lock": 1, "datasets": {}, "models": {}, "packages": {}, "published": {}}
-    rest = {"file": None, "identity_sha256": "2" * 64, "files": {}}
+    rest: dict[str, Any] = {"file": None, "identity_sha256": "2" * 64, "files": {}}
     (tmp_path / "arm.lock").write_bytes(orjson.dumps({**lock, "references": [{**one, **rest} for one in references]}))
     served = Served(tmp_path / "repo")
 
     seen: list[Given] = []
-    monkeypatch.setattr(resolving, "check", lambda _, given, **__: seen.append(given) or Checked((), (), {}))
+
+    def check(_: Path, given: Given, **__: Any) -> Checked:
+        seen.append(given)
+        return Checked((), (), {})
+
+    monkeypatch.setattr(resolving, "check", check)
 
     def absent(hub: Hub | None) -> dict[str, tuple[str, str]]:
         assert resolving.check_recipe(path, hub=hub, sample=1).issues == ()

@@ -15,7 +15,8 @@ from action_reward_models.schemas.errors import ArmError
 
 
 def checked(case: dict[str, Any]) -> dict[str, Any]:
-    given = Given(**{key: Path(case[key]) for key in ("dataset", "base", "start", "target") if case.get(key)})
+    paths: dict[str, Any] = {key: Path(case[key]) for key in ("dataset", "base", "start", "target") if case.get(key)}
+    given = Given(**paths)
     try:
         found = check(Path(case["recipe"]), given, sample=case.get("sample") or SAMPLE)
     except ArmError as error:

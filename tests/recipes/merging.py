@@ -15,6 +15,7 @@ from action_reward_models.inference.scalar import ScalarRewardModel
 from action_reward_models.inference.selection import SelectionARM
 from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes import merge as merging
+from action_reward_models.recipes import reload
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.inference import made
 
@@ -43,9 +44,9 @@ def main(folder: Path, base: Path) -> None:
         adapter, out = folder / kind, folder / f"{kind}-merged"
         checkpoint(adapter, base, kind)
         done = merging.merge(adapter, out, base=base)
-        model = opened.open(out)  # type: ignore[attr-defined]
+        model = opened.open(out)
         rows = merging.conversations(model.processor, kind)
-        before = merging.answers(opened.open(adapter, base=base), rows)  # type: ignore[attr-defined]
+        before = merging.answers(opened.open(adapter, base=base), rows)
         after = merging.answers(model, rows)
         auto = {"scalar": "AutoModelForSequenceClassification", "selection_arm": "AutoModelForImageTextToText"}[kind]
         # As somebody does who only knows transformers: no class of ours.
@@ -86,26 +87,26 @@ def main(folder: Path, base: Path) -> None:
 
     def twice(other: Path) -> None:
         """A merge whose result is not what the adapter gives: the weights are added twice."""
-        real = merging.opened
+        real = reload.opened
 
-        def loaded(where: Path, *rest: Any) -> Any:
-            model = real(where, *rest)
-            if where == other:
+        def loaded(folder: Path, base: Path, checkpoint: Any) -> Any:
+            model = real(folder, base, checkpoint)
+            if folder == other:
                 return model
             with torch.no_grad():
                 model.model.model.language_model.layers[0].mlp.down_proj.weight.mul_(1.5)
             return model
 
-        merging.opened = loaded
+        reload.opened = loaded
 
     refused("idle", idle)
     refused("again", lambda other: (other / "manifest.json").write_bytes(
         orjson.dumps({**(found := json.loads((other / "manifest.json").read_bytes())),
                       "checkpoint": {**found["checkpoint"], "layout": "merged"}})
     ))  # fmt: skip
-    real = merging.opened
+    real = reload.opened
     refused("apart", twice)
-    merging.opened = real
+    reload.opened = real
     told["example"] = _example(folder, base)
     print(json.dumps(told))
 
