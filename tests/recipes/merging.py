@@ -36,6 +36,7 @@ def checkpoint(folder: Path, base: Path, kind: str) -> dict[str, Any]:
 def main(folder: Path, base: Path) -> None:
     import torch
     import transformers
+    from peft.tuners.tuners_utils import BaseTuner
     from safetensors.torch import load_file, save_file
 
     torch.set_num_threads(1)
@@ -107,6 +108,18 @@ def main(folder: Path, base: Path) -> None:
     real = reload.opened
     refused("apart", twice)
     reload.opened = real
+    merge_and_unload = BaseTuner.merge_and_unload
+
+    def spills(tuner: Any, *rest: Any, **more: Any) -> Any:
+        """A merge that touches what LoRA does not name."""
+        model = merge_and_unload(tuner, *rest, **more)
+        with torch.no_grad():
+            model.model.language_model.norm.weight.add_(1e-6)
+        return model
+
+    BaseTuner.merge_and_unload = spills
+    refused("elsewhere", lambda _: None)
+    BaseTuner.merge_and_unload = merge_and_unload
     told["example"] = _example(folder, base)
     print(json.dumps(told))
 

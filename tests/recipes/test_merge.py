@@ -82,6 +82,10 @@ def test_nothing_but_the_model_is_written(told: dict[str, Any], kind: str) -> No
     [
         ("idle", "the merged model equals its base: the adapter changes nothing"),
         ("again", "is merged; only adapters are merged"),
+        (
+            "elsewhere",
+            "merging changes model.language_model.norm.weight (of 1 tensors), which the adapter does not name",
+        ),
         ("apart", "the merged model gives other scores than the adapter: they differ by up to "),
     ],
 )
