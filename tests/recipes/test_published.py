@@ -152,7 +152,8 @@ def test_numbers_of_the_card_are_those_of_the_published_predictions(pulled: dict
     for name in ("tiny-scalar", "tiny-arm"):
         (one,) = manifest_of(pulled[name])["evaluations"]
         lines = (pulled[name] / "evaluation" / one["name"] / "predictions.jsonl").read_text().splitlines()
-        first = [json.loads(line) for line in lines if json.loads(line)["order_index"] == 0]
+        rows = [json.loads(line) for line in lines]
+        first = [row for row in rows if row["unit"] == "set" and row["order_index"] == 0]
         assert len(first) == one["items"] == 3
         exact = next(report for report in one["reports"] if report["metric"] == "exact_agreement")
         assert exact["value"] == pytest.approx(sum(bool(row["exact"]) for row in first) / len(first))
