@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 from action_reward_models.builders.audits import baselines as audits
 from action_reward_models.inference.rendering import prompts_in
 from action_reward_models.recipes.evaluation import baselines
-from action_reward_models.recipes.evaluation.items import Items, Pictures, Reading, _orders, trained_groups
-from action_reward_models.schemas.actions import parse
+from action_reward_models.recipes.evaluation.items import Items, Pictures, Reading, _facts, _orders, trained_groups
+from action_reward_models.schemas.actions import View, parse
 from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.manifest import manifest_of
@@ -86,17 +87,21 @@ def test_pictures_are_found_in_the_build_or_missed(dataset: Path, tmp_path: Path
         found.get(["sha256:" + "0" * 64])
 
 
-def test_rows_that_show_something_else_stop_it(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "read", "held"), [("selection_arm", "columns", "selection_sft"),
+                                                    ("scalar", "rows", "bt_pairs")])  # fmt: skip
+def test_rows_that_show_something_else_stop_it(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, read: str, held: str
+) -> None:
     """As when a build was made with another renderer of the same version."""
-    rows = BuiltTables.columns
+    rows = getattr(BuiltTables, read)
 
     def changed(self: BuiltTables, table: str, *args: Any) -> Any:
         for row in rows(self, table, *args):
-            yield {**row, "rendered_sha256": "0" * 64} if table == "selection_sft" else row
+            yield {**row, "rendered_sha256": "0" * 64} if table == held else row
 
-    monkeypatch.setattr(BuiltTables, "columns", changed)
+    monkeypatch.setattr(BuiltTables, read, changed)
     with pytest.raises(ArmError, match=r"000000000000 in the data and [0-9a-f]{12} as it is rendered here"):
-        asked(dataset, tmp_path / "a")
+        asked(dataset, tmp_path / "a", kind=kind)
 
 
 def test_at_most_so_many_sets_and_always_the_same(dataset: Path, tmp_path: Path) -> None:
@@ -116,7 +121,29 @@ def test_tasks_of_the_other_split_are_known(dataset: Path, tmp_path: Path) -> No
     assert held
     assert not train & held
     assert not asked(dataset, tmp_path / "a", trained=train).sets
+    scored = asked(dataset, tmp_path / "c", kind="scalar", trained=train)
+    assert (scored.pairs, scored.pairs_left_out) == ([], {"task_in_train": 167})
     assert len(asked(dataset, tmp_path / "b", trained=held).sets) == 88
+
+
+def test_what_is_near_the_reference_is_said() -> None:
+    texts = ("click(100, 100)", "click(103, 100)", 'type(5, 5, "a")', "click(100, 100)", "click(900, 100)", "what?")
+    parsed = [parse("function", text) for text in texts]
+    state = {"state_id": "s", "host": None, "turn": 3, "task": "type a"}
+    facts = _facts(state, parsed, View("pixel", 1000, 1000), 0, thoughts=False)
+    assert facts["action_index"] == [0, 1, 2, 0, 4, 5]
+    assert facts["near_index"] == [1]
+    assert (facts["verb"], facts["turn"], facts["host"]) == ("click", 3, None)
+    assert facts["picks"] == [
+        {"name": "first", "index": 0}, {"name": "most_common", "index": 0}, {"name": "word_overlap", "index": 2},
+    ]  # fmt: skip
+    several = parse("openwebrl", "".join(
+        f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
+        for name, arguments in (("click", '{"point_2d": [1, 2]}'), ("wait", '{"seconds": 1}'))
+    ))  # fmt: skip
+    assert several.calls
+    assert _facts(state, [several, parsed[5]], View("norm1000", 10, 10), 0, thoughts=True)["verb"] == "several"
+    assert _facts(state, [several, parsed[5]], View("norm1000", 10, 10), 1, thoughts=True)["verb"] is None
 
 
 def test_orders_are_different_and_follow_from_the_set() -> None:
@@ -139,7 +166,7 @@ def test_baselines_pick_what_the_audits_of_data_say() -> None:
     for _ in range(300):
         texts = [" ".join(dice.choices(words, k=dice.randrange(1, 5))) for _ in range(5)]
         thoughts = dice.random() < 0.5
-        parsed = [parse("text", text) for text in texts]
+        parsed = [replace(parse("text", text), thought=dice.choice(words)) for text in texts]
         keys = [candidate.key for candidate in parsed]
         task = " ".join(dice.choices(words, k=dice.randrange(4))) or None
         shown = sorted({keys.index(key) for key in keys})
