@@ -55,6 +55,9 @@ def merge(checkpoint: Path, out: Path, *, base: Path | None = None) -> Merged:
     equals its base, that differs from it where the adapter changes nothing, or that gives other scores when loaded
     again; nothing is left in ``out`` then.
     """
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # progress is the caller's
     parent = manifests.manifest_of(checkpoint)
     contract = parent["checkpoint"]
     if contract["layout"] != "adapter":
@@ -130,9 +133,6 @@ def _write(model: Any, folder: Path) -> tuple[int, int, tuple[str, ...], str]:
         raise ArmError("the merged model equals its base: the adapter changes nothing")
     idle = tuple(sorted(name for name in targets if f"{name}.weight" not in changed))
     architecture = type(merged).__name__
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # progress is the caller's
     merged.save_pretrained(folder, max_shard_size=SHARD)
     if model.kind == "scalar":
         _served(folder / "config.json", merged)

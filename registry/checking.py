@@ -97,6 +97,8 @@ class _AtHand:
         for registry in self._registries():
             if _is(registry.parent / "build" / name, reference):
                 return replace(given, dataset=registry.parent / "build" / name)
+            if _declares(registry, reference):
+                return _absent(given, "dataset", f"{reference} is not built", f"arm build {registry}")
         locked = self.lock.references.get(reference.key)
         if locked is None and self.hub is not None:
             raise _UnpinnedError(reference, "dataset", self.file.path)
@@ -188,6 +190,17 @@ def _is(folder: Path, reference: Reference) -> bool:
     except ArmError:
         return False
     return (f"{identity['namespace']}/{identity['name']}", identity["version"]) == (reference.repo, reference.version)
+
+
+def _declares(registry: Path, reference: Reference) -> bool:
+    """Whether this version of this dataset is the registry's own. One that cannot be read declares nothing here."""
+    try:
+        data = read(registry, "registry/1").data
+    except ArmError:
+        return False
+    repo = f"{data['namespace']}/{reference.repo.partition('/')[2]}"
+    found = [f"{data['namespace']}/{one['name']}@{one['version']}" for one in data["datasets"]]
+    return repo == reference.repo and f"{repo}@{reference.version}" in found
 
 
 def _cached(repo: str, commit: str) -> Path | None:

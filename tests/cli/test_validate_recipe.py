@@ -109,6 +109,15 @@ def test_a_build_beside_is_read(example: Path) -> None:
     assert any("action-reward-models-data@v1.0.1 is not on this machine" in one.why for one in other.skipped)
 
 
+def test_the_registry_s_own_dataset_is_built_not_pinned(example: Path, tmp_path: Path) -> None:
+    (tmp_path / "registry.yaml").write_text((example / "registry.yaml").read_text())
+    found = resolving.check_recipe(write(tmp_path), hub=hub(), sample=1)
+    assert [issue.path for issue in found.issues] == ["$.base.revision"]
+    (rows,) = [one for one in found.skipped if one.check == "rows"]
+    assert rows.why == "your-name/action-reward-models-data@v1.0.0 is not built"
+    assert rows.next == f"arm build {tmp_path / 'registry.yaml'}"
+
+
 def test_a_folder_is_refused_where_a_registry_publishes_the_recipe(example: Path, tmp_path: Path) -> None:
     folder = tmp_path / "registry"
     shutil.copytree(example, folder)
