@@ -120,8 +120,8 @@ def test_rows_that_show_something_else_are_refused(example: Build) -> None:
         other = Renderer(renderer.prompt, example.tables.identity)
         with pytest.raises(ArmError, match="would be asked what it was not trained on"):
             other.refuse_other(other.selection({**state, **change}, set_row, row["order"]), row, "row")
-    other = {**row, "prompt_sha256": "0" * 64}  # a row of another prompt says nothing of this one
-    renderer.refuse_other(renderer.selection({**state, "task": "x"}, set_row, row["order"]), other, "row")
+    elsewhere = {**row, "prompt_sha256": "0" * 64}  # a row of another prompt says nothing of this one
+    renderer.refuse_other(renderer.selection({**state, "task": "x"}, set_row, row["order"]), elsewhere, "row")
 
 
 def test_a_state_that_cannot_be_shown_has_a_reason(example: Build) -> None:

@@ -50,7 +50,8 @@ OTHER = "0" * 64
 )
 def test_what_cannot_be_found_is_said(world: World, part: str, change: dict[str, Any], said: str) -> None:
     declared = manifests.manifest_of(world.built("judge-more"))["identity"][part]
-    known = found(world, **{part: {**declared, **change}})
+    changed: dict[str, Any] = {part: {**declared, **change}}
+    known = found(world, **changed)
     assert len(known.unknown) == 1
     assert known.unknown[0].startswith(said)
     assert len(known.datasets) == 2  # whatever else is known counts

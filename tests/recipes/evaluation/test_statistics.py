@@ -82,7 +82,7 @@ def test_properties(seed: int) -> None:
     assert column.value is not None
     assert 0 <= low <= column.value <= high <= 1
     assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-9)  # the same draws for every column
-    assert nothing == (0, 0)
+    assert tuple(nothing) == (0, 0)
     renamed = [f"{state} of another name" for state in states]
     assert one(renamed, right, draws=500) == (low, high)
 
