@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from PIL import UnidentifiedImageError
 
+from ..inference.contract import prompt_sha256
 from ..inference.processor import Encoded, Message, Processor
 from ..schemas.built import BuiltTables
 from ..schemas.errors import ArmError
@@ -261,4 +262,9 @@ def _prompt(dataset: Path, prompt_id: str | None, sha256: str | None) -> dict[st
     file = f"prompts/{prompt_id.replace('/', '-').replace(':', '-')}.json"
     if not (dataset / file).is_file():
         raise ArmError(f"holds no {file}, the prompt of its rows", where=str(dataset))
+    if (found := prompt_sha256(dataset / file)) != sha256:
+        raise ArmError(
+            f"is the prompt {found[:12]}, and the rows were made with {str(sha256)[:12]} of the same name",
+            where=str(dataset / file), next_command="build all tables with one set of options of that prompt",
+        )  # fmt: skip
     return {"id": prompt_id, "sha256": sha256, "file": file}

@@ -178,6 +178,12 @@ def test_rows_of_a_build_with_its_prompt_and_pictures(tmp_path: Path) -> None:
     assert (built / str(rows.facts.prompt["file"])).is_file()
     assert said(rows[3].replies[0]).startswith('{"selection": ')
     assert all(image.startswith(b"\x89PNG") for unit in range(8) for image in rows[unit].images)
+    prompt = built / str(rows.facts.prompt["file"])
+    words = prompt.read_bytes()
+    prompt.write_bytes(words.replace(b"candidate", b"proposal"))
+    with pytest.raises(ArmError, match=r"and the rows were made with [0-9a-f]{12} of the same name"):
+        prepare(given, processor, tmp_path / "other prompt")
+    prompt.write_bytes(words)
     shard = next((built / "data" / "selection_sft").glob("validation-*"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
     with pytest.raises(ArmError, match="is not the file that the manifest names"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from action_reward_models.inference.base import folder_sha256
 from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes.inputs import Inputs
 from action_reward_models.recipes.recipe import Recipe
@@ -44,7 +45,8 @@ def _add_scores(folder: Path) -> None:
     (folder / "data" / "scores.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     text = (folder / "registry.yaml").read_text("utf-8")
     source = "      - {kind: candidate_scores, format: scores, path: data/scores.jsonl}\n    split:"
-    tables = "origins: [scores], max_pairs_per_set: 4}\n      pointwise_scores: {prompt: scalar/1}\n"
+    tables = "origins: [scores], max_pairs_per_set: 4}\n"
+    tables += "      pointwise_scores: {prompt: scalar/1, options: {candidate_reasoning: false}}\n"
     text = text.replace("    split:", source, 1).replace("max_pairs_per_set: 2}\n", tables, 1)
     (folder / "registry.yaml").write_text(text, "utf-8")
 
@@ -67,7 +69,7 @@ def inputs(built: Path, kind: str, *, start: Path | None = None, base: Path | No
         changes |= {"base": None, "lora": None, "init_from": "tiny@1.0.0"}
     recipe = Recipe.of(Path("recipe.yaml"), data(kind, **changes))
     base = base or cached.made()
-    source: dict[str, Any] = {**manifests.FOLDER, "sha256": manifests.folder_sha256(base)}
+    source: dict[str, Any] = {**manifests.FOLDER, "sha256": folder_sha256(base)}
     identity = manifests.identity(
         recipe.data, name="tiny", namespace="somebody", version="1.0.0",
         dataset={"repo": None, "revision": None, "identity_sha256": manifest_of(built)["identity_sha256"]},
