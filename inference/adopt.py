@@ -11,6 +11,7 @@ conversation, as the chat template of the base renders it, is taken for granted.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ import orjson
 from ..prompts.render import Prompt
 from ..schemas.errors import ArmError
 from ..schemas.manifest import NAME as MANIFEST
-from . import adapter, contract, head
+from . import adapter, contract, fetch, head
+from .base import folder_sha256
 from .checkpoint import DTypeName, Layout, architecture, load_model
 from .contract import Kind
 from .processor import Limits, Processor
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 TENSORS = (".safetensors", ".bin", ".pt", ".pth")
 HEADS = tuple(f"{stem}{suffix}" for stem in ("value_head", "v_head") for suffix in TENSORS)
 ADAPTERS = (adapter.WEIGHTS, "adapter_model.bin")
+BESIDE = "pytorch_model.bin"  # where TRL keeps the head of a model with an adapter; without one it is a whole model
 # (weight, bias) as tools name them. A file holds one of these pairs and nothing else.
 NAMES = (
     (head.WEIGHT, head.BIAS),
@@ -41,6 +44,8 @@ NAMES = (
     ("weight", "bias"),
 )
 PROMPTS: Mapping[Kind, str] = {"selection_arm": "selection", "scalar": "scalar"}
+_REPO = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+ADOPTED = "adopted"  # part of a manifest that no other checkpoint has
 _TORCH = {"format": "pt"}  # transformers refuses files that do not say so
 _SCORED: list[dict[str, Any]] = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 
@@ -56,6 +61,11 @@ class Origin:
     repo: str | None = None
     commit: str | None = None
 
+    def said(self) -> dict[str, str | None]:
+        """`base` of a contract. A model that is nowhere is told from others by its files."""
+        sha256 = folder_sha256(self.folder) if self.repo is None else None
+        return {"repo": self.repo, "commit": self.commit, "sha256": sha256}
+
 
 @dataclass(frozen=True)
 class Adopted:
@@ -68,15 +78,17 @@ class Adopted:
 def adopt(
     source: Path, out: Path, *, kind: Kind, base: Origin, limits: Limits, dtype: DTypeName = "float32",
     options: Mapping[str, Any] | None = None, prompt: Prompt | None = None, bias: Literal["refuse", "drop"] = "refuse",
+    found: tuple[str, str] | None = None,
 ) -> Adopted:  # fmt: skip
     """Write the checkpoint of another tool in ``source`` into the new folder ``out``, as this project keeps them.
 
     source: a folder with an adapter of peft, a head, or both; or a file with a head. options: for the chat template.
     prompt: what it was trained with, if that is known. bias: a head may have one, which moves every score by the same
-    number; heads here have none, so it is dropped only when that is said.
+    number; heads here have none, so it is dropped only when that is said. found: (repository, commit) of ``source``.
 
-    ``manifest.json`` then says what the checkpoint is used with, and nothing of its training, which is not known: it
-    can be opened, and not be published. It is written last, after the model was loaded once.
+    ``manifest.json`` then says what the checkpoint is used with, and under ``adopted`` where it is from and what was
+    changed; nothing of its training, which is not known: it can be opened and evaluated, and not be published. It is
+    written last, after the model was loaded once.
 
     Raises ArmError for files that hold anything but numbers, for two heads, for one of another width, and for weights
     that do not fit the base model; for a prompt of the other kind.
@@ -86,7 +98,7 @@ def adopt(
     if prompt is not None and prompt.kind != PROMPTS[kind]:
         raise ArmError(f"{prompt.id} is a {prompt.kind} prompt, and a {kind} is asked with a {PROMPTS[kind]} prompt")
     told: list[str] = []
-    lora = _adapter(source, kind)
+    lora = _adapter(source, kind, told)
     weight = _head(source, lora, _width(base.folder), bias, told) if kind == "scalar" else None
     if lora is None and weight is None:
         raise ArmError(f"holds neither an adapter nor a head ({', '.join((*ADAPTERS, *HEADS))})", where=str(source))
@@ -98,7 +110,7 @@ def adopt(
         "layout": layout,
         "architecture": "",
         "dtype": dtype,
-        "base": {"repo": base.repo, "commit": base.commit, "sha256": None},
+        "base": base.said(),
         "prompt": {"id": None, "sha256": None, "file": None},
         "processor": processor.contract(),
         "head": None if weight is None else _scored(processor),
@@ -110,16 +122,52 @@ def adopt(
         if weight is not None:
             head.write(made / head.FILE, weight)
         if lora is not None:
-            _write_adapter(made, *lora, kind=kind, base=base, weight=weight)
+            _write_adapter(made, *lora, kind=kind, base=base, weight=weight, told=told)
         processor.save(made)
         if prompt is not None:
             said["prompt"] = _write_prompt(made, prompt)
         model = load_model(made, kind=kind, layout=layout, base=base.folder, dtype=dtype, device="cpu")
         said["architecture"] = architecture(model)
         contract.checked(said, str(out / MANIFEST), kind)
-        (made / MANIFEST).write_bytes(_json({"checkpoint": said}))
+        repo, commit = found or (None, None)
+        origin = {"repo": repo, "commit": commit, "changes": told}
+        (made / MANIFEST).write_bytes(_json({ADOPTED: origin, "checkpoint": said}))
         made.rename(out)
     return Adopted(said, tuple(told))
+
+
+def fetched(repo: str, revision: str) -> tuple[Path, str]:
+    """(Folder, commit) of what ``repo`` holds of an adapter and a head at ``revision``.
+
+    A file of torch is fetched only in the place of safetensors that are not there. Raises ArmError when nothing can be
+    had.
+    """
+    safe = [name for name in (adapter.CONFIG, *ADAPTERS, *HEADS) if name.endswith((".json", ".safetensors"))]
+    folder = fetch.snapshot(repo, revision, safe)
+    commit = folder.name
+    if not re.fullmatch(r"[0-9a-f]{40}", commit):
+        raise ArmError(f"is at {commit!r}, which is no commit", where=f"{repo}@{revision}")
+    others: list[str] = []
+    if (folder / adapter.CONFIG).is_file() and not (folder / adapter.WEIGHTS).is_file():
+        others += [name for name in ADAPTERS if name not in safe]
+    if not any((folder / name).is_file() for name in HEADS):
+        others += [name for name in HEADS if name not in safe]
+        others += [BESIDE] if (folder / adapter.CONFIG).is_file() else []
+    return fetch.snapshot(repo, commit, [*safe, *others]) if others else folder, commit
+
+
+def manifest_of(folder: Path) -> dict[str, Any] | None:
+    """What `adopt` wrote down in ``folder``: `checkpoint`, and `adopted`. None for any other folder.
+
+    Raises ArmError when it does not say what the checkpoint is used with.
+    """
+    try:
+        found = orjson.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or ADOPTED not in found:
+        return None
+    return {ADOPTED: found[ADOPTED], "checkpoint": contract.read(folder)}
 
 
 def numbers(path: Path) -> dict[str, torch.Tensor]:
@@ -151,7 +199,7 @@ def _plain(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point() and value.layout == torch.strided
 
 
-def _adapter(source: Path, kind: Kind) -> tuple[dict[str, Any], dict[str, torch.Tensor]] | None:
+def _adapter(source: Path, kind: Kind, told: list[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]] | None:
     """(settings, weights) of the adapter in ``source``; None when there is none."""
     if not (source / adapter.CONFIG).is_file():
         return None
@@ -163,7 +211,13 @@ def _adapter(source: Path, kind: Kind) -> tuple[dict[str, Any], dict[str, torch.
         raise ArmError(
             f"is for {config['task_type']}: that is a scalar", where=f"{source / adapter.CONFIG} $.task_type"
         )
-    return config, numbers(there[0])
+    return config, _taken(there[0], told)
+
+
+def _taken(path: Path, told: list[str]) -> dict[str, torch.Tensor]:
+    if path.suffix != ".safetensors":
+        told.append(f"{path.name} was read as numbers only and is kept as safetensors.")
+    return numbers(path)
 
 
 def _head(
@@ -172,7 +226,8 @@ def _head(
     """The one head that there is, in a file or in the adapter; (1, width)."""
     import torch
 
-    files = [source] if source.is_file() else [source / name for name in HEADS if (source / name).is_file()]
+    names = HEADS if lora is None or not (source / BESIDE).is_file() else (*HEADS, BESIDE)
+    files = [source] if source.is_file() else [source / name for name in names if (source / name).is_file()]
     heads = {path.name: _read_head(path, width, bias, told) for path in files}
     if lora is not None and head.IN_ADAPTER in lora[1]:
         heads[head.IN_ADAPTER] = head.fitting(lora[1][head.IN_ADAPTER], width, f"{source} {head.IN_ADAPTER}")
@@ -187,7 +242,7 @@ def _head(
 
 
 def _read_head(path: Path, width: int, bias: str, told: list[str]) -> torch.Tensor:
-    found = numbers(path)
+    found = _taken(path, told)
     names = next((pair for pair in NAMES if pair[0] in found), None)
     if names is None or set(found) - set(names):
         raise ArmError(f"is no head: it holds {', '.join(sorted(found)[:4])}", where=str(path))
@@ -196,7 +251,7 @@ def _read_head(path: Path, width: int, bias: str, told: list[str]) -> torch.Tens
     if added and bias == "refuse":
         raise ArmError(
             f"is {added:g}: every score would be lower by that, which changes no comparison; heads here have none",
-            where=f"{path} {names[1]}", next_command='bias="drop"',
+            where=f"{path} {names[1]}", next_command='--drop-bias   # bias="drop" in Python',
         )  # fmt: skip
     if added:
         told.append(f"The head's bias of {added:g} was dropped: every score is lower by that.")
@@ -205,10 +260,18 @@ def _read_head(path: Path, width: int, bias: str, told: list[str]) -> torch.Tens
 
 def _write_adapter(
     out: Path, config: dict[str, Any], weights: dict[str, torch.Tensor], *, kind: Kind, base: Origin,
-    weight: torch.Tensor | None,
+    weight: torch.Tensor | None, told: list[str],
 ) -> None:  # fmt: skip
     from safetensors.torch import save_file
 
+    named, task = config.get("base_model_name_or_path"), config.get("task_type")
+    if named and named != base.repo:
+        theirs = named if _REPO.fullmatch(str(named)) else "a folder"  # of a machine, which no file of ours names
+        told.append(f"The adapter names {theirs} as its base; it is used with {base.repo or 'a model in a folder'}.")
+    if task != adapter.TASKS[kind]:
+        told.append(f"The adapter was for {task}; a {kind} is {adapter.TASKS[kind]}.")
+    if weight is not None and head.IN_ADAPTER not in weights:
+        told.append("The head is in the adapter, too, where peft and transformers look for it.")
     config |= {"base_model_name_or_path": base.repo, "revision": base.commit, "task_type": adapter.TASKS[kind]}
     config |= {"auto_mapping": None, "inference_mode": True}
     if weight is not None:

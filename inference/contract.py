@@ -19,10 +19,12 @@ from ..schemas.ids import file_sha256
 from ..schemas.manifest import NAME, is_safe_path
 from ..schemas.store import load
 from ..schemas.validate import RowValidator, compile_schema
+from .base import folder_sha256
 from .processor import Limits, Processor
 
 Kind = Literal["selection_arm", "scalar"]
 Contract = Mapping[str, Any]  # `checkpoint` of a `model_manifest/1`
+_UNCHANGED = "use the files that were published with the checkpoint, unchanged"
 
 
 def read(folder: Path, kind: Kind | None = None) -> Contract:
@@ -107,11 +109,21 @@ def refuse_other_tokenizer(folder: Path, contract: Contract) -> None:
         raise differs(str(path), "processor.tokenizer_sha256", contract["processor"]["tokenizer_sha256"], found)
 
 
-def differs(where: str, key: str, said: Any, found: Any) -> ArmError:
+def refuse_other_base(base: Path, contract: Contract) -> None:
+    """Raise ArmError when ``base``, a folder, is not the one of the contract, as far as that is known: of a base in a
+    folder it says the hash; one from the Hub has a commit, by which it is fetched, and no hash. Reads all weights."""
+    said = contract["base"]["sha256"]
+    if said is not None and (found := folder_sha256(base)) != said:
+        raise differs(
+            str(base), "base.sha256", said, found, next_command="name the folder that it was trained on, unchanged"
+        )
+
+
+def differs(where: str, key: str, said: Any, found: Any, *, next_command: str = _UNCHANGED) -> ArmError:
     """The error of a checkpoint that was trained with ``said`` and is beside ``found``."""
     return ArmError(
         f"the checkpoint was trained with {key} {said!r}, and here is {found!r}; its answers would mean nothing",
-        where=where, next_command="use the files that were published with the checkpoint, unchanged",
+        where=where, next_command=next_command,
     )  # fmt: skip
 
 

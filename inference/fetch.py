@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ArmError
 from . import contract as contracts
 from .adapter import read_config
+from .base import FILES
 from .contract import Contract
 
-ALLOWED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 IGNORED = ("*/*.safetensors",)  # other forms of the same weights
 _OFFICIAL = "https://huggingface.co"
 
 
 def checkpoint(repo: str, revision: str) -> Path:
     """Folder of the published checkpoint. Raises ArmError when it cannot be had."""
-    return _snapshot(repo, revision)
+    return snapshot(repo, revision)
 
 
 def base_of(folder: Path, contract: Contract) -> Path:
@@ -38,10 +39,10 @@ def base_of(folder: Path, contract: Contract) -> Path:
                 raise contracts.differs(
                     f"{folder}/adapter_config.json $.{name}", f"base.{key}", said[key], config.get(name)
                 )
-    return _snapshot(said["repo"], said["commit"])
+    return snapshot(said["repo"], said["commit"])
 
 
-def _snapshot(repo: str, revision: str) -> Path:
+def snapshot(repo: str, revision: str, files: Sequence[str] = FILES) -> Path:
     """The files of one commit, which ``revision`` names now; without a connection, of the one that it named last."""
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError
@@ -49,7 +50,7 @@ def _snapshot(repo: str, revision: str) -> Path:
     try:
         return Path(
             huggingface_hub.snapshot_download(
-                repo, revision=revision, token=_token(), allow_patterns=list(ALLOWED), ignore_patterns=list(IGNORED)
+                repo, revision=revision, token=_token(), allow_patterns=list(files), ignore_patterns=list(IGNORED)
             )
         )
     except (HfHubHTTPError, OSError, ValueError) as error:

@@ -100,7 +100,9 @@ def loaded(folder: Path, base: Path | None, contract: Contract, device: str | No
     if base is None and contract["layout"] != "merged":
         base = base_of(folder, contract)
     if base is not None:
-        contracts.refuse_other_tokenizer(base, contract)
+        contracts.refuse_other_tokenizer(base, contract)  # in a moment; the hash of all weights takes longer
+        if contract["layout"] != "merged":  # which needs no base
+            contracts.refuse_other_base(base, contract)
     model = load_model(
         folder, kind=contract["kind"], layout=contract["layout"], base=base, dtype=contract["dtype"], device=device
     )

@@ -12,7 +12,7 @@ import orjson
 from .. import __version__
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.ids import file_sha256
 from ..schemas.manifest import NAME, identity_digest, is_safe_path
 from ..schemas.validate import for_schema
 
@@ -122,15 +122,3 @@ def write(folder: Path, manifest: Mapping[str, Any]) -> None:
 def dumped(manifest: Mapping[str, Any]) -> bytes:
     """The bytes of ``manifest.json``."""
     return orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
-
-
-def folder_sha256(folder: Path) -> str:
-    """SHA-256 over the names and bytes of the files directly in ``folder`` that decide what a model is.
-
-    Raises ArmError when there is no config.json.
-    """
-    if not (folder / "config.json").is_file():
-        raise ArmError("is no model: it holds no config.json", where=str(folder))
-    named = {path for pattern in (*PLAIN, *WEIGHTS) for path in folder.glob(pattern) if path.is_file()}
-    found = [[path.name, file_sha256(path)] for path in sorted(named) if path.name != NAME]
-    return sha256_hex(canonical_json(found))

@@ -12,6 +12,7 @@ from typing import Any
 from ..hub_sync.hub import Hub
 from ..hub_sync.pull import pull
 from ..hub_sync.release import manifest_at
+from ..inference import adopt
 from ..recipes import manifest as checkpoints
 from ..recipes.evaluation.items import groups_of, trained_groups
 from ..schemas.built import BuiltTables
@@ -36,9 +37,11 @@ class Checkpoint:
     @classmethod
     def here(cls, folder: Path) -> Checkpoint:
         """Raises ArmError for a folder that holds no checkpoint."""
-        if _is_dataset(folder):
+        if _identity(folder) is not None:
             raise ArmError("is a dataset, and a checkpoint is measured", where=str(folder),
                            next_command=f"arm evaluate CHECKPOINT --dataset {folder}")  # fmt: skip
+        if adopted := adopt.manifest_of(folder):
+            return cls(folder, adopted, folder.resolve().name)
         manifest = checkpoints.manifest_of(folder)
         return cls(folder, manifest, str(manifest["identity"]["name"]))
 
@@ -61,6 +64,9 @@ class Checkpoint:
 
     def dataset(self) -> tuple[str, str]:
         """(repository, revision) of the data that it was trained on. Raises ArmError when that lay in a folder."""
+        if adopt.ADOPTED in self.manifest:
+            raise ArmError("was adopted, and what it was trained on is not known", where=str(self.folder),
+                           next_command="--dataset BUILD")  # fmt: skip
         said = self.manifest["identity"]["dataset"]
         if said["repo"] is None or said["revision"] is None:
             raise ArmError("was trained on a build in a folder, which has no name", where=str(self.folder),
@@ -105,6 +111,10 @@ def trained_on(hub: Hub, manifest: Mapping[str, Any], asked: Path) -> Trained:
     """The tasks that a checkpoint has seen, and those that the checkpoint it was trained from has. ``asked``: a build
     that lies here."""
     found = Trained()
+    empty = {"repo": None, "revision": None, "identity_sha256": None}
+    if adopt.ADOPTED in manifest:
+        found.datasets.append({**empty, "split": "train", "unknown": "it was adopted from another tool"})
+        return found
     for _ in range(_LONGEST):
         identity = manifest["identity"]
         said, split = identity["dataset"], identity["recipe"].get("split", "train")
@@ -125,7 +135,6 @@ def trained_on(hub: Hub, manifest: Mapping[str, Any], asked: Path) -> Trained:
                 continue
             except ArmError as error:
                 unknown = error.message
-        empty = {"repo": None, "revision": None, "identity_sha256": None}
         found.datasets.append({**empty, "repo": start["repo"], "split": "train", "unknown": unknown})
         return found
     return found
@@ -142,12 +151,12 @@ def _groups(hub: Hub, said: Mapping[str, Any], split: str, asked: Path) -> set[s
         return groups_of(BuiltTables(Path(side.name), side.manifest["identity"], fetch=side.path), split)
 
 
-def _is_dataset(folder: Path) -> bool:
+def _identity(folder: Path) -> str | None:
+    """That of the dataset in ``folder``; None when there is none."""
     try:
-        manifest_of(folder)
+        return str(manifest_of(folder)["identity_sha256"])
     except ArmError:
-        return False
-    return True
+        return None
 
 
 def refuse_built(out: Path) -> None:

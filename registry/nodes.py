@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..builders.gathering import Progress
+from ..inference.base import folder_sha256
 from ..recipes import manifest as manifests
 from ..recipes.inputs import Inputs
 from ..schemas.errors import ArmError
@@ -144,7 +145,7 @@ class ModelNode:
                        "identity_sha256": graph.dataset_of(self.registry, spec.dataset)}  # fmt: skip
         start: dict[str, Any]
         if isinstance(spec.start, Path):
-            start = {**manifests.FOLDER, "sha256": manifests.folder_sha256(spec.start)}
+            start = {**manifests.FOLDER, "sha256": folder_sha256(spec.start)}
         else:
             start = {
                 "repo": spec.start.repo,

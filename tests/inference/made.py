@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 from action_reward_models.inference import adapter, head
+from action_reward_models.inference.base import folder_sha256
 from action_reward_models.inference.checkpoint import DTypeName, load_base
 from action_reward_models.inference.processor import Limits, Processor
 from action_reward_models.schemas.ids import sha256_hex
@@ -89,7 +90,7 @@ def make(
         "layout": "adapter",
         "architecture": type(model).__name__,
         "dtype": dtype,
-        "base": {"repo": repo, "commit": commit, "sha256": None if repo else "0" * 64},
+        "base": {"repo": repo, "commit": commit, "sha256": None if repo else folder_sha256(base)},
         "prompt": {"id": "own/1", "sha256": digest, "file": "prompts/own.json"},
         "processor": processor.contract(),
         "head": scored,

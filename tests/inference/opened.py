@@ -132,7 +132,8 @@ def _layouts(folder: Path, base: Path) -> Found:
     shutil.copytree(base, unpadded)
     config = json.loads((unpadded / "config.json").read_bytes())
     made.settings(unpadded / "config.json", text_config={**config["text_config"], "pad_token_id": None})
-    silent = ScalarRewardModel.open(folder / "scalar", base=unpadded)
+    known = {**model.contract["base"], "sha256": None}  # as of one from the Hub
+    silent = ScalarRewardModel.open(folder / "scalar", base=unpadded, contract={**model.contract, "base": known})
     with model.model.disable_adapter(), _own_head(model.model):
         without = model.score(made.conversation(1), images, replies)
     return {
@@ -239,7 +240,7 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
         folder = work / "bases" / name
         shutil.copytree(base, folder)
         change(folder)
-        opened(name, lambda _: None, folder)
+        opened(name, on_hub, folder)
 
     def weights(change: Callable[[dict[str, Any]], object], file: str = adapter.WEIGHTS) -> Callable[[Path], object]:
         return lambda folder: made.rewrite(folder / file, change)
@@ -255,6 +256,7 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
 
         return change
 
+    on_hub = manifest(base={"repo": "owner/base", "commit": "1" * 40, "sha256": None})
     lora = "base_model.model.model.language_model.layers.0.mlp.gate_proj.lora_A.weight"
     opened("template", lambda folder: (folder / "chat_template.jinja").write_text("{{ messages }}"))
     opened("tokenizer", lambda folder: made.settings(folder / "tokenizer.json", truncation=None))
@@ -283,7 +285,8 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
     opened("module", settings(adapter.CONFIG, megatron_config={"x": 1}, megatron_core="antigravity"))
     opened("no_lora", settings(adapter.CONFIG, peft_type="PROMPT_TUNING"))
     opened("task", settings(adapter.CONFIG, task_type="CAUSAL_LM"))
-    opened("blind_base", lambda _: None, bases[False])
+    opened("blind_base", on_hub, bases[False])
+    opened("other_base", lambda _: None, bases[False])
     other_base("base_tokenizer", lambda folder: made.settings(folder / "tokenizer.json", truncation=None))
     other_base("base_pickle", lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"))
     norm = "model.language_model.norm.weight"

@@ -113,6 +113,7 @@ REFUSED = {
     "no_lora": r"\$\.peft_type: describes 'PROMPT_TUNING'",
     "task": r"\$\.task_type: is for CAUSAL_LM, and a scalar is SEQ_CLS",
     "blind_base": "does not fit the base model: it lacks .* and holds ",
+    "other_base": both("base.sha256") + ".*next: name the folder that it was trained on",
     "base_pickle": "holds no weights in safetensors",
     "base_lacks": r"lacks weights of Qwen3_5ForSequenceClassification: model\.language_model\.norm\.weight",
     "code": r"\$\.model_type: is 'own'.* never run",
@@ -143,7 +144,7 @@ def test_what_is_not_the_checkpoints_own_is_refused(found: Any, case: str) -> No
 
 ADOPTED = ("trl", "trl_torch", "dropped", "whole")
 LEFT = {
-    "biased": r"v_head\.pt bias: is 0\.5: .*next: bias=\"drop\"",
+    "biased": r"v_head\.pt bias: is 0\.5: .*next: --drop-bias",
     "wide": r"v_head\.pt weight: has the shape \(1, 64\)",
     "other": "is no head: it holds bias, scale, weight",
     "list": "is no table of tensors",
