@@ -102,12 +102,10 @@ class _AtHand:
         locked = self.lock.references.get(reference.key)
         if locked is None and self.hub is not None:
             raise _UnpinnedError(reference, "dataset", self.file.path)
-        if locked is not None:
-            try:
-                return replace(given, dataset=self.fetched.build("dataset", reference.repo, locked))
-            except ArmError:  # it is not here, and what makes it so is said below
-                pass
-        then = f"arm pull {reference} --out build/{name}, beside a {FILE}; or arm build there"
+        if locked is not None and (self.hub is not None or self._fetched("builds", reference.repo, locked.commit)):
+            models = Models(self.fetched.folder, self.hub)  # what training will read, so that it is fetched once
+            return replace(given, dataset=models.build("dataset", reference.repo, locked))
+        then = f"run it without --offline; or arm pull {reference} --out build/{name}, beside a {FILE}"
         return _absent(given, "dataset", f"{reference} is not on this machine", then)
 
     def base(self, given: Given) -> Given:
@@ -151,17 +149,19 @@ class _AtHand:
 
     def _model(self, given: Given, name: str, repo: str, commit: str, needed: str) -> Given:
         """What says what a model is: as training fetched it, out of the client's cache, or from the Hub."""
-        for folder in (self._trained_with(name, repo, commit), _cached(repo, commit), self._shape(repo, commit)):
+        here = self._fetched("models" if name == "base" else "builds", repo, commit)
+        for find in (lambda: here, lambda: _cached(repo, commit), lambda: self._shape(repo, commit)):
+            folder = find()
             if folder is not None and (folder / needed).is_file():
                 return _with(given, name, folder)
         if self.hub is not None:
             raise ValueError(f"{repo} at {commit[:12]} holds no {needed}")
         return _absent(given, name, f"{repo} is not on this machine", "run it without --offline")
 
-    def _trained_with(self, name: str, repo: str, commit: str) -> Path | None:
-        """The whole model, if training fetched it; the bytes are not hashed anew, since training does."""
-        kind = "models" if name == "base" else "builds"
-        return self.fetched.folder / kind / repo.replace("/", "--") / commit
+    def _fetched(self, kind: str, repo: str, commit: str) -> Path | None:
+        """The folder that training fetched; of a model the bytes are not hashed anew, since training does that."""
+        folder = self.fetched.folder / kind / repo.replace("/", "--") / commit
+        return folder if folder.is_dir() else None
 
     def _shape(self, repo: str, commit: str) -> Path | None:
         """The small files of a model, fetched once. Raises ArmError when the Hub cannot give them."""

@@ -163,14 +163,13 @@ def test_of_a_pinned_base_only_what_describes_it_is_fetched(tmp_path: Path, monk
     (tmp_path / "repo").mkdir()
     for name in names:
         (tmp_path / "repo" / name).write_text("{}")
-    path = write(tmp_path)
-    references = [
-        {"kind": "model", "repo": "your-name/tiny-base", "revision": "main", "commit": COMMIT},
-        {"kind": "dataset", "repo": "your-name/action-reward-models-data", "revision": "v1.0.0", "commit": "1" * 40},
-    ]
-    lock = {"lock": 1, "datasets": {}, "models": {}, "packages": {}, "published": {}}
-    rest: dict[str, Any] = {"file": None, "identity_sha256": "2" * 64, "files": {}}
-    (tmp_path / "arm.lock").write_bytes(orjson.dumps({**lock, "references": [{**one, **rest} for one in references]}))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "manifest.json").write_text("{}")
+    path = write(tmp_path, ("your-name/action-reward-models-data@1.0.0", "{folder: data}"))
+    reference = {"kind": "model", "repo": "your-name/tiny-base", "revision": "main", "file": None, "commit": COMMIT}
+    lock: dict[str, Any] = {"lock": 1, "datasets": {}, "models": {}, "packages": {}, "published": {}}
+    lock["references"] = [{**reference, "identity_sha256": None, "files": {}}]
+    (tmp_path / "arm.lock").write_bytes(orjson.dumps(lock))
     served = Served(tmp_path / "repo")
 
     seen: list[Given] = []
@@ -185,10 +184,10 @@ def test_of_a_pinned_base_only_what_describes_it_is_fetched(tmp_path: Path, monk
         assert resolving.check_recipe(path, hub=hub, sample=1).issues == ()
         return seen.pop().absent
 
-    assert set(absent(None)) == {"dataset", "base"}
-    assert set(absent(served)) == {"dataset"}
+    assert set(absent(None)) == {"base"}
+    assert absent(served) == {}
     assert sorted(served.asked) == ["config.json", "tokenizer.json"]
-    assert set(absent(None)) == set(absent(served)) == {"dataset"}
+    assert absent(None) == absent(served) == {}
     assert len(served.asked) == 2, "what was fetched is there without the network"
 
 
