@@ -16,13 +16,13 @@ from ..hub_sync.release import CARD, Keep, Release, Remote
 from ..schemas.built import row_digest
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.manifest import manifest_of
-from . import bumps, graph
+from . import bumps
 from .builds import check_build, check_checkpoint, form_of
 from .diff import Diff, Side, compare
 from .endpoints import Known
 from .models import ModelSpec
 from .nodes import ModelNode
-from .sources.references import Reference
+from .resting import lacks_words, refuse_unnamed, rests_on_nothing, rests_on_unpublished
 from .standing import Standing, advised, standings
 
 if TYPE_CHECKING:
@@ -169,28 +169,11 @@ def plan_folder(
     step = Step(identity["name"], identity["version"], repo, "refused", form=form)
     try:
         if form is CHECKPOINT:
-            _refuse_unnamed(folder)
+            refuse_unnamed(folder)
         step = _published(step, folder, hub, options, progress)
     except ArmError as error:
         step = replace(step, status="refused", refusals=(error,))
     return Plan(hub.endpoint, (step,))
-
-
-def _refuse_unnamed(folder: Path) -> None:
-    """Raise ArmError for a checkpoint that does not say what others may do with it, or what others can have."""
-    manifest = manifest_of(folder, CHECKPOINT.schema)
-    identity = manifest["identity"]
-    if identity["license"] is None:
-        raise ArmError(
-            "has no licence: nobody would know what they may do with it", where=str(folder),
-            next_command="declare it in a registry.yaml, models: license: apache-2.0, and arm train",
-        )  # fmt: skip
-    for name, part in (("dataset", identity["dataset"]), ("base model", manifest["checkpoint"]["base"])):
-        if part["repo"] is None:
-            raise ArmError(
-                f"rests on a {name} in a folder, which nobody else can have", where=str(folder),
-                next_command=f"publish the {name}, and name it in the recipe",
-            )  # fmt: skip
 
 
 def _step(spec: BuildSpec | ModelSpec, options: Options) -> Step:
@@ -218,7 +201,7 @@ def _dataset(
         if step.status == "publish":
             if note := _unseen(registry, step):
                 step = replace(step, notes=(*step.notes, note))
-            refusals = (*_incomplete(registry, step), *_rests_on_unpublished(registry, spec, before))
+            refusals = (*_incomplete(registry, step), *rests_on_unpublished(registry, spec, before))
             step = replace(step, status="refused" if refusals else "publish", refusals=refusals)
     except ArmError as error:
         return replace(step, status="refused", refusals=(error,))
@@ -320,50 +303,20 @@ def _incomplete(registry: Registry, step: Step) -> Iterator[ArmError]:
             yield ArmError(f"{found.made.name}: {found.lacks}", where=step.name, next_command=advice)
 
 
-def _rests_on_unpublished(registry: Registry, spec: BuildSpec, before: Mapping[str, Step]) -> Iterator[ArmError]:
-    """Whoever reads a version must be able to follow it to the versions that it rests on."""
-    for reference in registry.references[spec.name]:
-        if reference is None or not reference.is_version:
-            continue
-        mine = graph.own(registry, reference)
-        if mine and mine.name in before:
-            if before[mine.name].status == "refused":
-                yield ArmError(f"rests on {reference}, which is refused", where=spec.name)
-            continue
-        yield from _unlike_published(registry, reference, graph.dataset_of(registry, reference), mine, spec.name)
-
-
-def _unlike_published(
-    registry: Registry, reference: Reference, identity: str, mine: BuildSpec | None, name: str
-) -> Iterator[ArmError]:
-    """``name`` rests on a dataset that has to be published with this identity."""
-    refs = registry.hub.refs(reference.repo)
-    commit = refs and refs.tags.get(reference.revision)
-    manifest = Remote.read(registry.hub, reference.repo, commit).manifest if commit else None
-    if manifest is None:
-        fix = f"arm push {mine.name}" if mine else f"arm lock --update {name}"
-        yield ArmError(f"rests on {reference}, which is not published", where=name, next_command=fix)
-    elif manifest["identity_sha256"] != identity:
-        yield ArmError(
-            f"rests on {reference} as it is built here, and another build is published under that version",
-            where=name, next_command="raise the version of the one, and name it in the other",
-        )  # fmt: skip
-
-
 def _model(
     registry: Registry, spec: ModelSpec, step: Step, options: Options, progress: Progress, before: Mapping[str, Step]
 ) -> Step:
     """``before`` are the steps of the datasets."""
     node = ModelNode(registry, spec)
     try:
-        if refusals := tuple(_unpublishable(node)):
+        if refusals := tuple(lacks_words(node)):
             return replace(step, refusals=refusals)
         if why := node.reasons():
             raise ArmError(
                 f"is to be trained first: {'; '.join(why[:5])}", where=step.name,
                 next_command=f"{node.command}   # a plan trains nothing; the datasets alone: arm apply --name DATASET",
             )  # fmt: skip
-        if refusals := tuple(_rests_on_nothing(registry, spec, before)):
+        if refusals := tuple(rests_on_nothing(registry, spec, before)):
             return replace(step, refusals=refusals)
         step = replace(step, built=tuple(node.relabel()))
         step = _published(step, node.folder, registry.hub, options, progress)
@@ -372,36 +325,3 @@ def _model(
     except ArmError as error:
         return replace(step, status="refused", refusals=(error,))
     return step
-
-
-def _unpublishable(node: ModelNode) -> Iterator[ArmError]:
-    """What a declaration lacks that whoever finds the checkpoint has to be told."""
-    spec, where = node.spec, str(node.registry.path)
-    if node.registry.alone:
-        yield ArmError(
-            "no registry declares this recipe, and only what is declared is published", where=where,
-            next_command=f"in a registry.yaml: models: [{{name: {spec.name}, version: \"1.0.0\", "
-            f"recipe: {spec.recipe.path.name}, license: apache-2.0}}]",
-        )  # fmt: skip
-    elif spec.license is None:
-        yield ArmError(
-            f"{spec.name} has no licence: nobody would know what they may do with it", where=where,
-            next_command=f"models: {spec.name}: license: apache-2.0   # one that the base model and the data allow",
-        )  # fmt: skip
-
-
-def _rests_on_nothing(registry: Registry, spec: ModelSpec, before: Mapping[str, Step]) -> Iterator[ArmError]:
-    """The dataset and the checkpoint that it rests on have to be published as they were read: its card names them."""
-    reference = spec.dataset
-    assert not isinstance(reference, Path)  # else no registry declares it
-    mine = graph.own(registry, reference)
-    if mine and mine.name in before and before[mine.name].status != "nothing":
-        yield ArmError(
-            f"rests on {reference}, which is not published yet: the card names its commit", where=spec.name,
-            next_command=f"arm apply --name {mine.name}   # then plan again",
-        )  # fmt: skip
-    elif mine:
-        yield from _unlike_published(registry, reference, graph.dataset_of(registry, reference), mine, spec.name)
-    else:  # arm.lock holds the commit of it, and of a checkpoint: both are published
-        for one in spec.references:
-            registry.read_lock().of(one, registry.path)
