@@ -149,14 +149,17 @@ class _AtHand:
 
     def _model(self, given: Given, name: str, repo: str, commit: str, needed: str) -> Given:
         """What says what a model is: as training fetched it, out of the client's cache, or from the Hub."""
-        here = self._fetched("models" if name == "base" else "builds", repo, commit)
-        for find in (lambda: here, lambda: _cached(repo, commit), lambda: self._shape(repo, commit)):
-            folder = find()
+        for folder in self._places(name, repo, commit):
             if folder is not None and (folder / needed).is_file():
                 return _with(given, name, folder)
         if self.hub is not None:
             raise ValueError(f"{repo} at {commit[:12]} holds no {needed}")
         return _absent(given, name, f"{repo} is not on this machine", "run it without --offline")
+
+    def _places(self, name: str, repo: str, commit: str) -> Iterator[Path | None]:
+        yield self._fetched("models" if name == "base" else "builds", repo, commit)
+        yield _cached(repo, commit)
+        yield self._shape(repo, commit)
 
     def _fetched(self, kind: str, repo: str, commit: str) -> Path | None:
         """The folder that training fetched; of a model the bytes are not hashed anew, since training does that."""

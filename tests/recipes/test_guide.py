@@ -69,6 +69,7 @@ def test_a_job_file_is_bash_that_starts_arm_train(name: str) -> None:
     assert (RECIPES / re.findall(r"recipes/([\w/]+\.yaml)", text)[0]).is_file()
 
 
+@pytest.mark.slow  # accelerate takes its time to be imported
 def test_accelerate_knows_every_key_of_its_file() -> None:
     from accelerate.commands.config.config_args import ClusterConfig
 
