@@ -55,6 +55,8 @@ def settings(recipe: Recipe, folder: Path, *, name: str | None = None, steps: in
     if steps is not None:
         given |= {"max_steps": steps, "logging_steps": 1, "save_strategy": "no"}
     try:
-        return (SFTConfig if recipe.kind == "selection_arm" else RewardConfig)(**given)
+        made = (SFTConfig if recipe.kind == "selection_arm" else RewardConfig)(**given)
     except (TypeError, ValueError) as error:
         raise ArmError(f"trainer: {error}", where=where) from error
+    made.mixed_precision = "bf16" if made.bf16 else "no"  # whatever `accelerate launch` is told
+    return made

@@ -125,6 +125,10 @@ def test_rows_of_a_small_split_are_all_used(facts: Facts) -> None:
     assert found["prompt"]["file"] == "prompts/selection-1.json"
 
 
+def test_the_recipe_decides_the_precision_not_the_launcher(facts: Facts) -> None:
+    assert facts["precision"] == ["no", "bf16"]
+
+
 REFUSED: dict[str, str] = {
     "diverged": "training diverged: after 3 steps weights or losses are no numbers",
     "owned": "trainer.output_dir cannot be given: the work folder of training decides it",

@@ -328,6 +328,13 @@ def vision() -> dict[str, list[str]]:
     return found
 
 
+def precision() -> list[str]:
+    """What is computed in, for each type of the base's weights, when a launcher asks for another."""
+    with patch.dict(os.environ, {"ACCELERATE_MIXED_PRECISION": "fp16"}):
+        given = [tiny.inputs(DATASET, "scalar", dtype=dtype) for dtype in ("float32", "bfloat16")]
+        return [settings.settings(one.recipe, FOLDER / "unused").mixed_precision for one in given]
+
+
 def main() -> None:
     facts: dict[str, Any] = {"bt": bradley_terry(), "losses": other_losses()}
     selection = tiny.inputs(DATASET, "selection_arm", **FEW)
@@ -336,6 +343,7 @@ def main() -> None:
     facts["ways"] = ways()
     facts["vision"] = vision()
     facts["refused"] = refused()
+    facts["precision"] = precision()
     scores = torch.tensor([1.0, -2.0, 0.5])
     facts["listwise"] = [float(losses.listwise(scores, [2, 1])), math.log1p(math.exp(-3.0)) / 2]
     (FOLDER / "facts.json").write_bytes(orjson.dumps(facts))
