@@ -51,7 +51,7 @@ class _Side(NamedTuple):
 )
 @click.argument("checkpoint", metavar="CHECKPOINT")
 @click.option("--against", metavar="OTHER", help="Compare with this one on the items that both were asked about.")
-@click.option("--dataset", metavar="BUILD", help="Data to ask about. [default: the version that it was trained on]")
+@click.option("--dataset", metavar="BUILD", help="Data to ask about. [default: what it was trained on]")
 @click.option("--split", type=click.Choice(["validation", "train"]), default="validation", show_default=True)
 @click.option(
     "--orders", type=click.IntRange(min=1, max=120), default=1, show_default=True,
@@ -155,11 +155,15 @@ def _evaluated(checkpoint: Checkpoint, how: _How) -> _Side:
 @contextmanager
 def _dataset(checkpoint: Checkpoint, how: _How, show: Any) -> Iterator[tuple[Path, dict[str, str | None]]]:
     from ..registry.evaluating import dataset
+    from ..schemas.manifest import manifest_of
 
     where: Path | tuple[str, str]
     where = checkpoint.dataset() if how.dataset is None else place(how.dataset) or built(how.dataset)
-    with dataset(output.hub(), where, show) as found:
-        yield found
+    with dataset(output.hub(), where, show) as (folder, source):
+        said = checkpoint.manifest.get("identity", {}).get("dataset", {})  # of an adopted one nobody knows it
+        if source["repo"] is None and manifest_of(folder)["identity_sha256"] == said.get("identity_sha256"):
+            source |= {"repo": said["repo"], "revision": said["revision"]}
+        yield folder, source
 
 
 def _refuse_useless(checkpoint: str, against: str | None, how: _How) -> None:

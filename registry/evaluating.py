@@ -62,12 +62,19 @@ class Checkpoint:
         kind = ScalarRewardModel if self.manifest["checkpoint"]["kind"] == "scalar" else SelectionARM
         return kind.open(self.folder, base=base, device=device)
 
-    def dataset(self) -> tuple[str, str]:
-        """(repository, revision) of the data that it was trained on. Raises ArmError when that lay in a folder."""
+    def dataset(self) -> Path | tuple[str, str]:
+        """The data that it was trained on: the build that lies beside it, or (repository, revision).
+
+        Raises ArmError when it lay in a folder, and lies in none beside the checkpoint.
+        """
         if adopt.ADOPTED in self.manifest:
             raise ArmError("was adopted, and what it was trained on is not known", where=str(self.folder),
                            next_command="--dataset BUILD")  # fmt: skip
         said = self.manifest["identity"]["dataset"]
+        beside = sorted(self.folder.resolve().parent.glob(f"*/{MANIFEST}")) if self.commit is None else ()
+        for path in beside:
+            if _identity(path.parent) == said["identity_sha256"]:
+                return self.folder.parent / path.parent.name
         if said["repo"] is None or said["revision"] is None:
             raise ArmError("was trained on a build in a folder, which has no name", where=str(self.folder),
                            next_command="--dataset FOLDER")  # fmt: skip

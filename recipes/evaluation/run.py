@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...inference.rendering import Renderer, Shown, prompts_in, read_prompt
+from ...inference.selection import NEW_TOKENS
 from ...prompts.render import RENDERER_VERSION, Prompt
 from ...schemas.actions.relations import TOLERANCE
 from ...schemas.errors import ArmError
@@ -110,6 +111,7 @@ def protocol(how: Evaluation, kind: str, identity: Mapping[str, Any]) -> dict[st
         "split": how.split,
         "orders": how.orders if kind == "selection_arm" else 1,
         "max_items": how.max_items,
+        "max_new_tokens": NEW_TOKENS if kind == "selection_arm" else None,
         "each_action_once": shown.merge,
         "shuffled": shown.shuffle,
         "labels": identity["parameters"].get("labels") or {"rule": "first", "teacher": None},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,9 @@ def test_what_cannot_be_found_is_said(world: World, part: str, change: dict[str,
 
 def test_the_data_of_a_version_is_fetched_for_the_time_being(world: World) -> None:
     judge = Checkpoint.here(world.built("judge"))
-    with dataset(world.hub, judge.dataset(), lambda *_: None) as (folder, source):
+    assert judge.dataset() == world.built("beta")  # which lies beside it, and is the one
+    fetched = replace(judge, commit="0" * 40)
+    with dataset(world.hub, fetched.dataset(), lambda *_: None) as (folder, source):
         assert trained_groups(folder, "train") == trained_groups(world.built("beta"), "train")
         assert source == {"repo": "lab/beta", "revision": "v1.0.0", "commit": world.commits["beta"]}
     assert not folder.exists()

@@ -187,7 +187,8 @@ def _typed(work: Path, base: Path, dataset: Path) -> dict[str, Any]:
     lines = [line.strip() for line in epilog.splitlines() if line.strip().startswith("arm ")]
     lines += [
         "arm evaluate build/elsewhere --dataset build/action-reward-models-data --json",
-        "arm evaluate build/my-arm",
+        "arm evaluate build/my-arm --max-items 2 --out beside --json",
+        "arm evaluate build/elsewhere",
         "arm evaluate build/my-arm --dataset build/action-reward-models-data --out build/my-arm/evaluation/more",
         "arm evaluate build/action-reward-models-data",
         "arm evaluate build/my-arm --against build/elsewhere --out both",

@@ -166,7 +166,7 @@ def test_the_examples_of_help_run(told: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("line", "status", "said"),
     [
-        ("build/my-arm", 1, "next: --dataset FOLDER"),
+        ("build/elsewhere", 1, "next: --dataset FOLDER"),
         ("build/my-arm --dataset build/action-reward-models-data --out build/my-arm/evaluation/more", 1,
          "lies in the built directory my-arm, which is complete"),
         ("build/action-reward-models-data", 1, "next: arm evaluate CHECKPOINT --dataset build/"),
@@ -178,6 +178,12 @@ def test_what_it_refuses(told: dict[str, Any], line: str, status: int, said: str
     done = told["typed"][f"arm evaluate {line}"]
     assert (done["status"], done["out"]) == (status, "")
     assert said in done["err"]
+
+
+def test_the_build_beside_a_checkpoint_is_what_it_is_asked_about(told: dict[str, Any]) -> None:
+    done = told["typed"]["arm evaluate build/my-arm --max-items 2 --out beside --json"]
+    (side,) = json.loads(done["out"])["evaluations"]
+    assert (side["evaluation"]["items"], side["warnings"]) == (2, [])
 
 
 def test_it_says_when_what_was_trained_on_is_not_known(told: dict[str, Any]) -> None:
