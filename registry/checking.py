@@ -148,18 +148,18 @@ class _AtHand:
         return _with(given, name, found)
 
     def _model(self, given: Given, name: str, repo: str, commit: str, needed: str) -> Given:
-        """What says what a model is: as training fetched it, out of the client's cache, or from the Hub."""
+        """What says what a model is: as training fetched it, from the Hub, or out of the client's cache."""
         for folder in self._places(name, repo, commit):
-            if folder is not None and (folder / needed).is_file():
+            if folder is not None and all((folder / one).is_file() for one in (needed, "tokenizer.json")):
                 return _with(given, name, folder)
         if self.hub is not None:
-            raise ValueError(f"{repo} at {commit[:12]} holds no {needed}")
+            raise ValueError(f"{repo} at {commit[:12]} holds no {needed}, or no tokenizer.json")
         return _absent(given, name, f"{repo} is not on this machine", "run it without --offline")
 
     def _places(self, name: str, repo: str, commit: str) -> Iterator[Path | None]:
         yield self._fetched("models" if name == "base" else "builds", repo, commit)
-        yield _cached(repo, commit)
         yield self._shape(repo, commit)
+        yield _cached(repo, commit)  # last: it may be a part of the files
 
     def _fetched(self, kind: str, repo: str, commit: str) -> Path | None:
         """The folder that training fetched; of a model the bytes are not hashed anew, since training does that."""
