@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         "arm verify your-name/action-reward-models-data@v1.0.0",
         "arm verify build/action-reward-models-data --json",
         "arm verify action-reward-models-data --rebuild",
-        "arm verify your-name/my-reward-model@v1.0.0",
     ),
 )
 @click.argument("source", metavar="NS/NAME[@REVISION]|DIR|NAME")
