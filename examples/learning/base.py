@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import scenes
-
+from action_reward_models.examples.learning import scenes
 from action_reward_models.inference.processor import Encoded, Limits, Message, Processor
 
 END, PAD, IMAGE = "<|im_end|>", "<|endoftext|>", "<|image_pad|>"
@@ -51,11 +50,11 @@ PICTURES = {
 
 @dataclass(frozen=True)
 class Size:
-    """hidden: width of the language model. layers: all of which attend. steps: of 32 questions."""
+    """hidden: width of the language model. layers: all of which attend. steps: of 32 questions each."""
 
     hidden: int = 128
     layers: int = 3
-    steps: int = 300
+    steps: int = 600
 
 
 def make(folder: Path, size: Size, seed: int, told: Callable[[str], object]) -> None:
@@ -67,7 +66,7 @@ def make(folder: Path, size: Size, seed: int, told: Callable[[str], object]) -> 
     processor = Processor(folder, Limits(max_tokens=256))
     torch.manual_seed(seed)
     model = _model(size, processor)
-    _train(model, processor, size.steps, random.Random(seed), told)
+    _train(model, processor, size.steps, scenes.chance_of(seed), told)
     model.eval().save_pretrained(folder)
 
 
@@ -116,7 +115,7 @@ def _processor(folder: Path) -> None:
 
 
 def _texts() -> list[str]:
-    chance = random.Random(0)
+    chance = scenes.chance_of(0)
     made = list(scenes.scenes(1000, 0))
     texts = ["user\nassistant\n"] * 50
     for question in (caption, lookup) * 500:
@@ -126,7 +125,6 @@ def _texts() -> list[str]:
 
 
 def _model(size: Size, processor: Processor) -> Any:
-    import torch
     from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
     token = processor.tokenizer.convert_tokens_to_ids
@@ -212,7 +210,8 @@ def _train(model: Any, processor: Processor, steps: int, chance: random.Random, 
         rates.step()
         if number % 20 == 19:
             told(
-                f"step {number + 1}/{steps}: captions {float(losses[0]):.3f} {right[0]:.2f}, lookups {float(losses[1]):.3f} {right[1]:.2f}"
+                f"step {number + 1}/{steps}: captions {float(losses[0].detach()):.3f} {right[0]:.2f}, "
+                f"lookups {float(losses[1].detach()):.3f} {right[1]:.2f}"
             )
 
 
@@ -224,14 +223,3 @@ def _labels(rows: list[Encoded]) -> Any:
     for label, row in zip(labels, rows, strict=True):
         label[row.prompt : len(row.input_ids)] = torch.tensor(row.input_ids[row.prompt :])
     return labels
-
-
-if __name__ == "__main__":
-    import sys
-    import time
-
-    import torch
-
-    torch.set_num_threads(1)
-    began = time.process_time()
-    make(Path(sys.argv[1]), Size(), 0, lambda line: print(f"{time.process_time() - began:.0f} s {line}", flush=True))

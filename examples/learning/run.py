@@ -11,14 +11,11 @@ import argparse
 import json
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import base
-import scenes
-
+from action_reward_models.examples.learning import base, scenes
 from action_reward_models.recipes.evaluation.run import evaluate
 from action_reward_models.recipes.recipe import Evaluation
 from action_reward_models.recipes.reload import opened

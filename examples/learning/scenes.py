@@ -26,20 +26,28 @@ BUTTONS = 5
 _JITTER = 12  # of 255; no two buttons of a colour are equal
 _GREYS = (130, 210)
 _NOUNS = (
-    "acorn anchor apple arrow badge basket beach bell bird boat bottle branch bridge brush bucket cabin candle canyon "
-    "castle cedar chair cliff cloud coast comet copper coral cotton crown desert drum eagle ember engine falcon "
-    "feather fern field flute forest fossil garden glacier hammer harbor hazel helmet hill island ivory jacket kettle "
-    "ladder lake lantern leaf lemon lion maple marble meadow melon mirror moon mountain nest oak ocean olive orbit "
-    "otter owl paddle palace parrot pebble pepper pine planet pocket prairie quartz rabbit raven reef ribbon river "
-    "rocket saddle salmon shell silver spider spring star stone stream summit temple thunder tiger tower tulip tunnel "
-    "valley velvet violin walnut whale willow window winter wolf"
-).split()
+    "acorn", "anchor", "apple", "arrow", "badge", "basket", "beach", "bell", "bird", "boat", "bottle", "branch",
+    "bridge", "brush", "bucket", "cabin", "candle", "canyon", "castle", "cedar", "chair", "cliff", "cloud", "coast",
+    "comet", "copper", "coral", "cotton", "crown", "desert", "drum", "eagle", "ember", "engine", "falcon",
+    "feather", "fern", "field", "flute", "forest", "fossil", "garden", "glacier", "hammer", "harbor", "hazel",
+    "helmet", "hill", "island", "ivory", "jacket", "kettle", "ladder", "lake", "lantern", "leaf", "lemon", "lion",
+    "maple", "marble", "meadow", "melon", "mirror", "moon", "mountain", "nest", "oak", "ocean", "olive", "orbit",
+    "otter", "owl", "paddle", "palace", "parrot", "pebble", "pepper", "pine", "planet", "pocket", "prairie",
+    "quartz", "rabbit", "raven", "reef", "ribbon", "river", "rocket", "saddle", "salmon", "shell", "silver",
+    "spider", "spring", "star", "stone", "stream", "summit", "temple", "thunder", "tiger", "tower", "tulip",
+    "tunnel", "valley", "velvet", "violin", "walnut", "whale", "willow", "window", "winter", "wolf"
+)  # fmt: skip
 _TASKS = (
     "On the page {}, type the colour of the lit button.",
     "One button of {} is lit. Type its colour.",
     "Form {}: type which colour is lit.",
     "In {}, name the colour of the button that is on.",
 )
+
+
+def chance_of(seed: int) -> random.Random:
+    """The same chance again for the same seed."""
+    return random.Random(seed)  # noqa: S311 - nothing is kept secret by it
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Scene:
 
 def scenes(count: int, seed: int) -> Iterator[Scene]:
     """``count`` scenes, each with a task of its own."""
-    chance = random.Random(seed)
+    chance = chance_of(seed)
     subjects = [f"{first} {second}" for first in _NOUNS for second in _NOUNS if first != second]
     for number, subject in enumerate(chance.sample(subjects, count)):
         colours = chance.sample(sorted(COLOURS), BUTTONS)  # in random order
@@ -79,14 +87,11 @@ def picture(scene: Scene | None) -> bytes:
     """The page as PNG, SIDE x SIDE px; white for None."""
     image = Image.new("RGB", (SIDE, SIDE), "white")
     if scene is not None:
-        chance, draw = random.Random(scene.shade), ImageDraw.Draw(image)
-        for cell, colour in zip(scene.cells, [COLOURS[scene.lit], *[None] * (BUTTONS - 1)], strict=True):
-            grey = chance.randint(*_GREYS)
-            r, g, b = (
-                (min(255, max(0, level + chance.randint(-_JITTER, _JITTER))) for level in colour or (grey, grey, grey))
-                if colour
-                else (grey, grey, grey)
-            )
+        chance, draw = chance_of(scene.shade), ImageDraw.Draw(image)
+        for cell, lit in zip(scene.cells, [True] + [False] * (BUTTONS - 1), strict=True):
+            levels = COLOURS[scene.lit] if lit else (chance.randint(*_GREYS),) * 3
+            jitter = [chance.randint(-_JITTER, _JITTER) if lit else 0 for _ in levels]
+            r, g, b = (min(255, max(0, level + more)) for level, more in zip(levels, jitter, strict=True))
             left, top = cell % GRID * CELL + chance.randint(2, 5), cell // GRID * CELL + chance.randint(2, 5)
             draw.rectangle((left, top, left + 24, top + 24), fill=(r, g, b), outline=(60, 60, 60))
     stream = io.BytesIO()
@@ -102,7 +107,7 @@ def action(colour: str) -> str:
 def write(folder: Path, count: int, seed: int) -> None:
     """Raw records as `registry.yaml` reads them, with two controls: white pages, and labels that mean nothing."""
     folder.mkdir(parents=True, exist_ok=True)
-    made, chance = list(scenes(count, seed)), random.Random(seed + 1)
+    made, chance = list(scenes(count, seed)), chance_of(seed + 1)
     # Of the labels that mean nothing exactly one in five is right, so that by luck none of them teaches anything.
     shifts = [number % BUTTONS for number in range(count)]
     chance.shuffle(shifts)
