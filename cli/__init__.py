@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "build": "Build the declared datasets.",
     "train": "Train a checkpoint as its recipe says.",
     "evaluate": "Measure a checkpoint on held-out candidate sets, alone or against another one.",
+    "adopt": "Take over an adapter or a value head of another tool as a checkpoint.",
     "merge": "Merge a trained adapter into its base: one model that serves alone.",
     "review": "Write one offline HTML page to look at rows and judge them.",
     "plan": "Show what would change on the Hub, row by row.",

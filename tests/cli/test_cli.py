@@ -94,7 +94,7 @@ def examples(verb: str) -> list[str]:
 
 
 NEED_A_MODEL = ("sample", "label")  # theirs run in test_sample.py and test_label.py
-NEED_TORCH = ("train", "evaluate", "merge")  # theirs run in tests/recipes
+NEED_TORCH = ("train", "evaluate", "merge", "adopt")  # theirs run in tests/recipes and test_adopt.py
 NEED_A_HUB = (
     "review",
     "plan",
