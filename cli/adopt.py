@@ -111,8 +111,9 @@ def _adopted(
         found = None
         if isinstance(here, tuple):
             show("fetching the checkpoint", 0, 1)
-            here, commit = adopt.fetched(*(there := here))
-            found = there[0], commit
+            repo = here[0]
+            here, commit = adopt.fetched(*here)
+            found = repo, commit
             show("fetching the checkpoint", 1, 1)
         if isinstance(below, Path):
             base = adopt.Origin(below)

@@ -198,7 +198,10 @@ def published(base: Path) -> dict[str, Any]:
     likely = [SelectionARM.open(Path(name)).log_likelihood([row])[0] for name in ("arm", "from-old")]
     commits = {name: api.repo_info(f"their-name/{name}").sha for name in ("base", "adapter", "old")}
     manifest = json.loads(Path("arm/manifest.json").read_bytes())
-    cached = sorted({path.name for path in Path("home").rglob("snapshots/*/*")})
+    cached = {
+        name: sorted(path.name for path in Path("home").glob(f"**/models--their-name--{name}/snapshots/*/*"))
+        for name in ("adapter", "old")
+    }
     return {"typed": typed, "likely": likely, "commits": commits, "manifest": manifest, "cached": cached,
             "ran": Path("ran").exists()}  # fmt: skip
 

@@ -160,6 +160,7 @@ def test_from_a_hub_no_pickle_is_fetched_where_safetensors_are(running: Running,
     assert contract["prompt"]["sha256"] == wanted.sha256
     assert told["manifest"]["adopted"]["repo"] == "their-name/adapter"
     assert told["manifest"]["adopted"]["commit"] == commits["adapter"]
+    assert told["cached"] == {"adapter": ADAPTER, "old": ["adapter_config.json", "adapter_model.bin"]}
     assert not told["ran"]
     assert old["status"] == 0, old["err"]
     assert "adapter_model.bin was read as numbers only" in old["err"]
