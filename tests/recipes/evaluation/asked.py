@@ -181,7 +181,8 @@ def _typed(work: Path, base: Path, dataset: Path) -> dict[str, Any]:
     held = manifest_of(dataset)
     here = {"repo": None, "revision": None, "identity_sha256": held["identity_sha256"]}
     whole(work / "build" / "my-arm", base, dataset, here)
-    whole(work / "build" / "elsewhere", base, dataset, {**here, "identity_sha256": "7" * 64})
+    shutil.copytree(work / "build" / "my-arm", work / "build" / "elsewhere")
+    _named(work / "build" / "elsewhere", {**here, "identity_sha256": "7" * 64})
     os.chdir(work)
     epilog = import_module("action_reward_models.cli.evaluate").command.epilog
     lines = [line.strip() for line in epilog.splitlines() if line.strip().startswith("arm ")]
@@ -200,20 +201,24 @@ def _typed(work: Path, base: Path, dataset: Path) -> dict[str, Any]:
 def whole(folder: Path, base: Path, dataset: Path, trained_on: dict[str, Any]) -> None:
     """The base model as a merged checkpoint; ``trained_on`` as `model_manifest/1` has it at identity.dataset."""
     shutil.copytree(base, folder)
-    contract = tiny_checkpoints.make(folder.with_name(f"{folder.name}-adapter"), base, "selection_arm", dataset)
     adapter = folder.with_name(f"{folder.name}-adapter")
+    contract = tiny_checkpoints.make(adapter, base, "selection_arm", dataset)
     for name in ("preprocessor_config.json", "processor_config.json"):
         if (adapter / name).is_file():
             shutil.copy(adapter / name, folder)
     shutil.copytree(adapter / "prompts", folder / "prompts")
     shutil.rmtree(adapter)
-    below = {**manifests.FOLDER, "sha256": "0" * 64}
-    identity_ = manifests.identity(
-        {"recipe": 1}, name=folder.name, namespace="lab", version="1.0.0", base=below,
-        dataset=trained_on,
+    _named(folder, trained_on, {**contract, "layout": "merged"})
+
+
+def _named(folder: Path, trained_on: dict[str, Any], contract: dict[str, Any] | None = None) -> None:
+    """Write the manifest of ``folder``, whose name it has; ``contract``: that of the manifest that is there."""
+    contract = contract or manifests.manifest_of(folder)["checkpoint"]
+    made_of = manifests.identity(
+        {"recipe": 1}, name=folder.name, namespace="lab", version="1.0.0", dataset=trained_on,
+        base={**manifests.FOLDER, "sha256": "0" * 64},
     )  # fmt: skip
-    said = {**contract, "layout": "merged"}
-    manifests.write(folder, manifests.describe(folder, identity_, checkpoint=said, training=None))
+    manifests.write(folder, manifests.describe(folder, made_of, checkpoint=contract, training=None))
 
 
 def said(line: str) -> dict[str, Any]:
