@@ -210,5 +210,6 @@ if __name__ == "__main__":
     import torch
 
     torch.set_num_threads(1)
-    told = {"quick": quick, "evaluated": evaluated, "published": published}[sys.argv[1]](*map(Path, sys.argv[2:]))
+    ways: dict[str, Any] = {"quick": quick, "evaluated": evaluated, "published": published}
+    told = ways[sys.argv[1]](*map(Path, sys.argv[2:]))
     sys.stdout.write("\n" + json.dumps(told) + "\n")

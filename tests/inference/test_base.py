@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from action_reward_models.inference import base
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.schemas.ids import file_sha256
 
 
 @pytest.fixture
@@ -33,8 +34,12 @@ def test_other_files_do_not(folder: Path, name: str) -> None:
 
 def test_what_did_not_change_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    hashed = base.file_sha256
-    monkeypatch.setattr(base, "file_sha256", lambda path: (read.append(path.name), hashed(path))[1])
+
+    def hashed(path: Path) -> str:
+        read.append(path.name)
+        return file_sha256(path)
+
+    monkeypatch.setattr(base, "file_sha256", hashed)
     first = base.folder_sha256(folder)
     assert sorted(read) == ["chat_template.jinja", "config.json", "merges.txt", "model.safetensors"]
     assert base.folder_sha256(folder) == first
