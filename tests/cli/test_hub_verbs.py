@@ -17,6 +17,7 @@ import click
 import orjson
 import pytest
 from action_reward_models.tests import processes
+from action_reward_models.tests.registry.checkpoints import RECIPE
 
 ARM = Path(sys.executable).parent / "arm"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "miniwob"
@@ -203,10 +204,10 @@ def test_a_plan_is_saved_over_nothing_but_a_plan(shell: Shell, name: str) -> Non
 
 def test_a_checkpoint_that_is_refused_is_a_status_of_1(shell: Shell, tmp_path: Path) -> None:
     other = shell.copy(tmp_path / "copy", "registry: 1", "registry: 1")
-    recipe = "recipe: 1\nkind: selection_arm\ndataset: action-reward-models-data@1.0.0\n"
-    (other.folder / "arm.yaml").write_text(f"{recipe}base: {{model: your-name/none, revision: v1}}\n", "utf-8")
+    recipe = RECIPE.format(dataset="action-reward-models-data@1.0.0", base="your-name/none", revision="v1")
+    (other.folder / "arm.yaml").write_text(recipe, "utf-8")
     with (other.folder / "registry.yaml").open("a", encoding="utf-8") as file:
-        file.write('models:\n  - {name: arm, version: "1.0.0", recipe: arm.yaml}\n')
+        file.write('models:\n  - {name: arm, version: "1.0.0", recipe: arm.yaml, license: mit}\n')
     done = other.run("arm plan")
     assert done.returncode == 1
     assert "your-name/none@v1 is not in arm.lock" in done.stderr

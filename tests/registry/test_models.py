@@ -12,6 +12,7 @@ import orjson
 import pytest
 from action_reward_models.hub_sync import commit, pull, readback
 from action_reward_models.hub_sync.hub import Hub
+from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.recipes.manifest import manifest_of
 from action_reward_models.registry import Registry
 from action_reward_models.registry.alone import of_recipe
@@ -23,7 +24,7 @@ from action_reward_models.registry.sources.lock import Lock
 from action_reward_models.registry.sources.models import Models
 from action_reward_models.schemas.errors import ArmError
 
-from ..hub_sync.conftest import Running, serve, start
+from ..hub_sync.conftest import Running, start
 from . import checkpoints
 from .model_world import World
 
