@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from action_reward_models.cli import source
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.tests.registry.checkpoints import RECIPE
 
 REGISTRY = """\
 registry: 1
@@ -20,12 +21,6 @@ datasets:
     tables: {states: {}}
 models: [{name: arm, version: "0.1.0", recipe: arm.yaml}]
 """
-RECIPE = """\
-recipe: 1
-kind: selection_arm
-dataset: pages@1.0.0
-base: {model: lab/tiny, revision: v1}
-"""
 
 
 @pytest.fixture
@@ -38,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def registry(here: Path) -> Path:
     (here / "registry.yaml").write_text(REGISTRY)
-    (here / "arm.yaml").write_text(RECIPE)
+    (here / "arm.yaml").write_text(RECIPE.format(dataset="pages@1.0.0", base="lab/tiny", revision="v1"))
     (here / "states.jsonl").write_text("")
     return here
 
@@ -51,6 +46,8 @@ def registry(here: Path) -> Path:
         ("lab/other", ("lab/other", "main")),
         ("lab/there@v1.0.0", ("lab/there", "v1.0.0")),
         ("lab/other@feature/x", ("lab/other", "feature/x")),
+        ("models/lab/other@v1.0.0", ("lab/other", "v1.0.0")),
+        ("models/lab", ("models/lab", "main")),
         ("pages", None),
     ],
 )
@@ -69,9 +66,7 @@ def test_a_name_without_a_registry(here: Path) -> None:
         source.declared("pages")
 
 
-@pytest.mark.parametrize(
-    ("name", "then"), [("pages", "arm build --name pages"), ("arm", 'Registry.load().model("arm").build()')]
-)
+@pytest.mark.parametrize(("name", "then"), [("pages", "arm build --name pages"), ("arm", "arm train --name arm")])
 def test_the_build_of_a_name(registry: Path, name: str, then: str) -> None:
     with pytest.raises(ArmError, match="is not built yet") as raised:
         source.built(name)
