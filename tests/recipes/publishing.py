@@ -54,6 +54,7 @@ def main(folder: Path, base: Path) -> None:
     told["published"] = child(publish, folder, list(TWINS.values()))
     told["again"] = child(publish, folder, list(TWINS.values()))
     told |= {kind: child(loaded, folder, kind, name) for kind, name in TWINS.items()}
+    told["tampered"] = child(tampered, folder)
     told["trained further"] = child(go_on, folder)
     told["further"] = child(publish, folder, ["tiny-further"])
     told["resumed"] = child(resumed, folder)
@@ -152,6 +153,29 @@ def loaded(folder: Path, kind: str, name: str) -> Any:
         found["merged"] = answers(ours.open(merged), rows)
         found["AutoModelForSequenceClassification"] = logits(auto.from_pretrained(merged))
     return {"scores": found, "spread": max(found["local"]) - min(found["local"])}
+
+
+def tampered(folder: Path) -> Any:
+    """What is said of a checkpoint that came back with one other weight."""
+    from action_reward_models.recipes import probe
+    from action_reward_models.recipes.manifest import manifest_of
+    from action_reward_models.registry import Registry
+    from action_reward_models.schemas.errors import ArmError
+    from safetensors.torch import load_file, save_file
+
+    node = Registry.load(folder).model("tiny-arm")
+    other = Path(shutil.copytree(node.folder, folder / "tampered"))
+    weights = load_file(other / "adapter_model.safetensors")
+    name = max(name for name in weights if "lora_B" in name)
+    weights[name][0] += 1.0
+    save_file(weights, other / "adapter_model.safetensors")
+    try:
+        probe.compare(
+            [other, node.folder], base=node.inputs().base, checkpoint=manifest_of(node.folder)["checkpoint"], where="x"
+        )
+    except ArmError as error:
+        return error.message
+    return None
 
 
 def go_on(folder: Path) -> Any:

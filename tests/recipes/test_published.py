@@ -86,6 +86,10 @@ def test_they_are_tagged_after_they_were_loaded_from_the_hub(told: dict[str, Any
     assert [done["commit"] for done in told["again"]["done"]] == [one["commit"] for one in told["published"]["done"]]
 
 
+def test_one_other_weight_is_noticed(told: dict[str, Any]) -> None:
+    assert re.match(r"gives other scores: they differ by up to \S+, and 1e-05 is allowed", told["tampered"])
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_scalar_model_scores_the_same_however_it_is_loaded(told: dict[str, Any], way: str) -> None:
     scores = told["scalar"]["scores"]

@@ -17,7 +17,7 @@ import pytest
 from action_reward_models.cards import model as cards
 from action_reward_models.cards import model_figures
 from action_reward_models.recipes import manifest as manifests
-from action_reward_models.recipes import reload, run
+from action_reward_models.recipes import probe, reload, run
 from action_reward_models.recipes.evaluation import run as evaluation
 from action_reward_models.recipes.inputs import Inputs
 from action_reward_models.recipes.recipe import Recipe
@@ -67,7 +67,8 @@ class Stages:
         found: dict[str, Any] = self.stage("reload", {"conversations": 1, "max_difference": 0.0})
         return found
 
-    def evaluate(self, *_: Any, out: Path, name: str, source: Any, **__: Any) -> dict[str, Any]:
+    def evaluate(self, *_: Any, out: Path, name: str, source: Any, before: Any, **__: Any) -> dict[str, Any]:
+        self.before = before
         out.mkdir(parents=True, exist_ok=True)
         (out / "predictions.jsonl").write_bytes(b"{}\n")
         self.stage("evaluate")
@@ -218,6 +219,11 @@ def test_another_evaluation_and_another_name_do_not_train_again(make: Callable[.
     assert manifest["identity"]["description"] == "said anew"
 
 
+def test_tasks_of_the_checkpoints_before_it_are_not_asked_about(make: Callable[..., Any], stages: Stages) -> None:
+    make(dataclasses.replace(given(), seen=frozenset({"a task"})))
+    assert stages.before == {"a task"}
+
+
 def test_smoke_leaves_nothing(make: Callable[..., Any], stages: Stages, tmp_path: Path) -> None:
     report = make(smoke=2)
     assert stages.calls == ["train", "reload"]
@@ -314,3 +320,25 @@ def test_a_checkpoint_that_cannot_be_loaded_again_says_why(monkeypatch: pytest.M
     monkeypatch.setattr(reload, "subprocess", SimpleNamespace(run=lambda *_, **__: failed))
     with pytest.raises(ArmError, match=r"(?s)cannot be loaded again: .*the head is missing"):
         reload.compare(Path("made"), Path("rows"), base=Path("base"), checkpoint=CHECKPOINT, reference={"units": []})
+
+
+PROBES: list[tuple[str, list[list[float | None]], str | None]] = [
+    ("zero is a score", [[0.0, 2.0], [0.0, 2.0]], None),
+    ("no number", [[None, 2.0], [None, 2.0]], "scores that are no numbers"),
+    ("other scores", [[0.0, 2.0], [0.0, 2.1]], "they differ by up to 0.1"),
+]
+
+
+@pytest.mark.parametrize(("found", "told"), [case[1:] for case in PROBES], ids=[case[0] for case in PROBES])
+def test_scores_after_a_download_are_compared(
+    monkeypatch: pytest.MonkeyPatch, found: list[list[float | None]], told: str | None
+) -> None:
+    done = SimpleNamespace(returncode=0, stdout=orjson.dumps(found), stderr=b"")
+    monkeypatch.setattr(probe, "subprocess", SimpleNamespace(run=lambda *_, **__: done))
+    folders = [Path("downloaded"), Path("sent")]
+    if told is None:
+        compared = probe.compare(folders, base=None, checkpoint=CHECKPOINT, where="x")
+        assert compared == {"conversations": 2, "max_difference": 0.0}
+    else:
+        with pytest.raises(ArmError, match=told):
+            probe.compare(folders, base=None, checkpoint=CHECKPOINT, where="x")

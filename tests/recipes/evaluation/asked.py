@@ -150,6 +150,7 @@ class _Asked:
             "arm": self.entry(self.arm, "few", Evaluation("validation", 1, 3)),
             "scalar": self.entry(self.model, "few-scored", Evaluation("validation", 1, 3)),
             "trained": self.entry(self.arm, "unseen", trained=held[:1]),
+            "before": self.entry(self.arm, "unseen-before", Evaluation("validation", 1, 3), before=held[:1]),
         }
 
     def refused(self) -> dict[str, str]:

@@ -107,6 +107,7 @@ def test_every_set_of_the_split_is_asked_or_counted(told: dict[str, Any], datase
 
 def test_tasks_that_were_trained_on_are_not_asked_about(told: dict[str, Any]) -> None:
     assert told["few"]["trained"]["left_out"]["task_in_train"] == 4
+    assert told["few"]["before"]["left_out"]["task_in_train"] == 4  # by a checkpoint that this one was trained from
     for case in ("all_trained", "own_split"):
         assert "can be asked: " in told["refused"][case]
         assert " task_in_train" in told["refused"][case]
