@@ -19,6 +19,7 @@ class Inputs:
     base: folder of the base model (config.json, weights, tokenizer). base_source: its repo, commit and sha256, as
     `model_manifest/1` has them at checkpoint.base.
     start: folder of the checkpoint that is trained further; None when training starts from the base.
+    seen: task groups that ``start`` and those before it were trained on, which no evaluation may ask about.
     """
 
     recipe: Recipe
@@ -28,3 +29,4 @@ class Inputs:
     base: Path
     base_source: Mapping[str, Any]
     start: Path | None = None
+    seen: frozenset[str] = frozenset()

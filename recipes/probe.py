@@ -40,7 +40,7 @@ def compare(folders: Sequence[Path], *, base: Path | None, checkpoint: Mapping[s
         said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
         raise ArmError(f"cannot be loaded: {said[-1].strip() if said else 'no message'}", where=where)
     found: list[list[float]] = orjson.loads(lines[-1])
-    if not all(math.isfinite(value or math.nan) for values in found for value in values):
+    if not all(value is not None and math.isfinite(value) for values in found for value in values):
         raise ArmError("gives scores that are no numbers", where=where)
     apart = max(abs(one - other) for values in found for one, other in zip(found[0], values, strict=True))
     if not apart <= (allowed := TOLERANCE[checkpoint["dtype"]]):

@@ -117,7 +117,9 @@ def _evaluated(inputs: Inputs, work: Work, made: Mapping[str, Any], progress: Pr
         out = work.made / "evaluation" / how.split
         source = {**inputs.identity["dataset"], "commit": inputs.dataset_commit}
         model = opened(work.made, inputs.base, made["checkpoint"])
-        entry = evaluate(model, inputs.dataset, how, out=out, name=how.split, source=source, progress=progress)
+        entry = evaluate(
+            model, inputs.dataset, how, out=out, name=how.split, source=source, progress=progress, before=inputs.seen
+        )  # fmt: skip
         found = work.finish("evaluated", [entry])
     assert found is not None
     return found

@@ -144,6 +144,8 @@ def trained_on(hub: Hub, manifest: Mapping[str, Any], asked: Path) -> Trained:
                 unknown = error.message
         found.datasets.append({**empty, "repo": start["repo"], "split": "train", "unknown": unknown})
         return found
+    unknown = f"it stands before {_LONGEST} others, and was not looked at"
+    found.datasets.append({**empty, "repo": start["repo"], "split": "train", "unknown": unknown})
     return found
 
 

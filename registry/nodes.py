@@ -120,8 +120,26 @@ class ModelNode:
             what = "was merged" if parent["layout"] != "adapter" else "names no base model that others can have"
             message = f"rests on {where}, which {what}: its LoRA cannot be trained further"
             raise ArmError(message, where=str(spec.recipe.path), next_command="init_from: a published adapter")
+        seen = self._seen(manifests.manifest_of(start), dataset)
         base = self._models.base(source["repo"], source["commit"], progress)
-        return Inputs(spec.recipe, identity, dataset, dataset_commit, base, source, start)
+        return Inputs(spec.recipe, identity, dataset, dataset_commit, base, source, start, seen)
+
+    def _seen(self, parent: Mapping[str, Any], dataset: Path) -> frozenset[str]:
+        """Tasks that the checkpoint which is trained further, and those before it, were trained on.
+
+        Raises ArmError when they cannot be known: an evaluation could ask about them, and nobody would see it.
+        """
+        if self.spec.recipe.evaluation is None:
+            return frozenset()
+        from .evaluating import trained_on
+
+        found = trained_on(self.registry.hub, parent, dataset)
+        if found.unknown:
+            raise ArmError(
+                f"is trained further, and which tasks it was trained on is not known: {'; '.join(found.unknown)}",
+                where=str(self.spec.start), next_command="evaluation: none   # in the recipe; then arm evaluate",
+            )  # fmt: skip
+        return frozenset(found.groups)
 
     def base_of(self, manifest: Mapping[str, Any], progress: Progress = lambda *_: None) -> Path | None:
         """The folder of the base model that a checkpoint of this registry rests on; None when it needs none."""

@@ -35,7 +35,7 @@ OTHER = {"train": "validation", "validation": "train"}
 def evaluate(
     model: SelectionARM | ScalarRewardModel, dataset: Path, how: Evaluation, *, out: Path, name: str,
     source: Mapping[str, Any], progress: Callable[[str, int, int], None] = lambda *_: None,
-    trained: Collection[str] | None = None,
+    trained: Collection[str] | None = None, before: Collection[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Ask ``model`` about a split of a built directory and return the entry of its manifest (`model_manifest/1`).
 
@@ -44,6 +44,7 @@ def evaluate(
     source: repo, revision and commit of the dataset, null for a folder; model_commit and trained_on (see
     `registry.evaluating.Trained`), where they are known.
     trained: task groups that the model was trained on, which are not asked about. None: those of the other split.
+    before: those that the checkpoints before it were trained on, which are not asked about, either.
     Raises ArmError when nothing is left to ask, when ``out`` holds something else, and for a build that shows a set
     otherwise than it is rendered here.
     """
@@ -61,6 +62,7 @@ def evaluate(
     if trained is None:
         has_states = "states" in manifest["identity"]["tables"]
         trained = trained_groups(dataset, OTHER[how.split]) if has_states else set()
+    trained = {*trained, *before}
     about = {
         "protocol": said,
         "prompt_sha256": prompt_sha256,

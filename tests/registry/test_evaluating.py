@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes.evaluation.items import trained_groups
+from action_reward_models.recipes.recipe import Recipe
+from action_reward_models.registry import ModelNode, Registry, evaluating
 from action_reward_models.registry.evaluating import Checkpoint, Trained, dataset, refuse_built, trained_on
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.registry.lineage_world import World
@@ -57,6 +59,29 @@ def test_what_cannot_be_found_is_said(world: World, part: str, change: dict[str,
     assert known.unknown[0].startswith(said)
     assert len(known.datasets) == 2  # whatever else is known counts
     assert known.groups == trained_groups(world.built("beta"), "train")
+
+
+def test_a_line_that_is_too_long_is_not_known_to_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluating, "_LONGEST", 1)
+    assert found(world).unknown == ["lab/judge: it stands before 1 others, and was not looked at"]
+
+
+def further(world: World, evaluation: str) -> ModelNode:
+    """judge-more with another evaluation, as it would be trained now."""
+    node = Registry.load(world.folder, hub=world.hub).model("judge-more")
+    said = {**node.spec.recipe.data, "evaluation": "none" if evaluation == "none" else {"split": evaluation}}
+    return replace(node, spec=replace(node.spec, recipe=Recipe.of(node.spec.recipe.path, said)))
+
+
+def test_what_is_trained_further_is_not_asked_what_its_line_saw(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert further(world, "validation").inputs().seen == trained_groups(world.built("beta"), "train")
+    assert further(world, "none").inputs().seen == frozenset()
+    known = found(world)
+    known.datasets[0]["unknown"] = "it is gone"
+    monkeypatch.setattr(evaluating, "trained_on", lambda *_: known)
+    with pytest.raises(ArmError, match="tasks it was trained on is not known: lab/beta: it is gone") as error:
+        further(world, "validation").inputs()
+    assert str(error.value.next_command).startswith("evaluation: none")
 
 
 def test_the_data_of_a_version_is_fetched_for_the_time_being(world: World) -> None:
