@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
 import orjson
 
-from ..prompts.render import Prompt
+from ..prompts.render import Prompt, prompt_file
 from ..schemas.store import TABLES, load
 
 
@@ -21,9 +22,11 @@ def write_schemas(folder: Path, tables: Iterable[str]) -> list[Path]:
 
 
 def write_prompts(folder: Path, prompts: Sequence[Prompt]) -> list[Path]:
-    """Write ``prompts/<id>.json``: all that the prompt's hash is taken over."""
+    """Write ``prompts/<id>.json``: all that the prompt's hash is taken over. Prompts with one id and other options have
+    the head of their hash in the name, too: ``prompts/<id>-<12 digits>.json``."""
+    ids = Counter(prompt.id for prompt in prompts)
     return [
-        _write(folder / "prompts" / f"{prompt.id.replace('/', '-').replace(':', '-')}.json", prompt.to_json())
+        _write(folder / prompt_file(prompt.id, prompt.sha256 if ids[prompt.id] > 1 else None), prompt.to_json())
         for prompt in prompts
     ]
 

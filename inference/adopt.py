@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from ..prompts.render import Prompt
+from ..prompts.render import Prompt, prompt_file
 from ..schemas.errors import ArmError
 from ..schemas.manifest import NAME as MANIFEST
 from . import adapter, contract, fetch, head
@@ -282,7 +282,7 @@ def _write_adapter(
 
 
 def _write_prompt(out: Path, prompt: Prompt) -> dict[str, str]:
-    name = f"prompts/{prompt.id.replace('/', '-').replace(':', '-')}.json"
+    name = prompt_file(prompt.id)
     (out / "prompts").mkdir()
     (out / name).write_bytes(_json(prompt.to_json()))
     return {"id": prompt.id, "sha256": prompt.sha256, "file": name}

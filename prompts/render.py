@@ -38,6 +38,7 @@ __all__ = [
     "Unrenderable",
     "load_prompt",
     "load_prompt_file",
+    "prompt_file",
     "prompt_of_json",
     "rendered_sha256",
 ]
@@ -255,6 +256,12 @@ def prompt_of_json(data: object, where: str) -> Prompt:
     if made.sha256 != data.get("sha256"):
         raise ArmError(f"says that its hash is {data.get('sha256')}, and it is {made.sha256}", where=where)
     return made
+
+
+def prompt_file(prompt_id: str, sha256: str | None = None) -> str:
+    """Path of a prompt in a build or checkpoint; ``sha256`` where several have the id."""
+    name = prompt_id.replace("/", "-").replace(":", "-")
+    return f"prompts/{name}-{sha256[:12]}.json" if sha256 else f"prompts/{name}.json"
 
 
 def rendered_sha256(messages: Sequence[Message], images_sha256: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from PIL import UnidentifiedImageError
 
 from ..inference.contract import prompt_sha256
 from ..inference.processor import Encoded, Message, Processor
+from ..prompts.render import prompt_file
 from ..schemas.built import BuiltTables
 from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, sha256_hex
@@ -259,12 +260,15 @@ def _prompt(dataset: Path, prompt_id: str | None, sha256: str | None) -> dict[st
     """The prompt of the rows, whose file stands in the build under the same name as in the checkpoint."""
     if prompt_id is None:
         return {"id": None, "sha256": None, "file": None}
-    file = f"prompts/{prompt_id.replace('/', '-').replace(':', '-')}.json"
-    if not (dataset / file).is_file():
-        raise ArmError(f"holds no {file}, the prompt of its rows", where=str(dataset))
-    if (found := prompt_sha256(dataset / file)) != sha256:
-        raise ArmError(
-            f"is the prompt {found[:12]}, and the rows were made with {str(sha256)[:12]} of the same name",
-            where=str(dataset / file), next_command="build all tables with one set of options of that prompt",
-        )  # fmt: skip
-    return {"id": prompt_id, "sha256": sha256, "file": file}
+    files = [prompt_file(prompt_id), prompt_file(prompt_id, sha256)]
+    found = {file: prompt_sha256(dataset / file) for file in files if (dataset / file).is_file()}
+    if not found:
+        raise ArmError(f"holds no {files[0]}, the prompt of its rows", where=str(dataset))
+    for file in files:
+        if found.get(file) == sha256:
+            return {"id": prompt_id, "sha256": sha256, "file": file}
+    file, other = next(iter(found.items()))
+    raise ArmError(
+        f"is the prompt {other[:12]}, and the rows were made with {str(sha256)[:12]} of the same name",
+        where=str(dataset / file), next_command="arm build   # this version keeps each prompt in a file of its own",
+    )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from action_reward_models.builders.spec import BASE_TABLES, PointwiseSpec, PromptSpec
+from action_reward_models.builders.spec import BASE_TABLES, DEFAULT_RULES, PairSpec, PointwiseSpec, PromptSpec
+from action_reward_models.inference.rendering import read_prompt
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Build, Toy
@@ -31,7 +32,7 @@ def _build(toy: Toy, scores: dict[int, list[float | None]], **changes: Any) -> B
     given = toy.lay("candidate_scores", "molmoweb", "scores.jsonl", records, dialect="function", space="pixel")
     spec = PointwiseSpec(PromptSpec("scalar/1"))
     return toy.build(
-        sources=(*toy.sources(), given), tables=TABLES, pointwise=spec,
+        sources=(*toy.sources(), given), tables=(*TABLES, *(["bt_pairs"] if "pairs" in changes else [])), pointwise=spec,
         images={"states": "embed", "pointwise_scores": "embed"}, **changes,
     )  # fmt: skip
 
@@ -50,6 +51,20 @@ def test_one_row_a_scored_candidate(toy: Toy) -> None:
     assert len(row["images"]) == 1
     assert build.identity["ledger"]["candidate_scores"]["out"] == 1
     assert build.identity["ledger"]["pointwise_scores"]["in"] == 4
+
+
+def test_one_prompt_with_two_sets_of_options_is_two_files(toy: Toy) -> None:
+    """One of them would be written over the other."""
+    _page(toy, 1)
+    pairs = PairSpec(PromptSpec("scalar/1", options={"candidate_reasoning": False}), rules=DEFAULT_RULES)
+    build = _build(toy, {1: [0.25, 0.5]}, pairs=pairs)
+    said = {prompt["sha256"]: prompt["options"] for prompt in build.identity["prompts"]}
+    files = {path.name: read_prompt(path) for path in (build.folder / "prompts").iterdir()}
+    assert {name: prompt.sha256 for name, prompt in files.items()} == {f"scalar-1-{s[:12]}.json": s for s in said}
+    assert {prompt.sha256: prompt.options.to_json() for prompt in files.values()} == said
+    assert len(said) == 2
+    named = {path for path in build.manifest["environment"]["files"] if path.startswith("prompts/")}
+    assert named == {f"prompts/{name}" for name in files}
 
 
 def test_a_score_outside_is_named(toy: Toy) -> None:

@@ -183,6 +183,11 @@ def test_rows_of_a_build_with_its_prompt_and_pictures(tmp_path: Path) -> None:
     prompt.write_bytes(words.replace(b"candidate", b"proposal"))
     with pytest.raises(ArmError, match=r"and the rows were made with [0-9a-f]{12} of the same name"):
         prepare(given, processor, tmp_path / "other prompt")
+    apart = prompt.with_name(f"selection-1-{str(rows.facts.prompt['sha256'])[:12]}.json")
+    apart.write_bytes(words)  # as a build with several prompts of that name has it
+    found = prepare(given, processor, tmp_path / "apart").facts.prompt
+    assert found == {**rows.facts.prompt, "file": f"prompts/{apart.name}"}
+    apart.unlink()
     prompt.write_bytes(words)
     shard = next((built / "data" / "selection_sft").glob("validation-*"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
