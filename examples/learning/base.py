@@ -60,7 +60,9 @@ class Size:
 def make(folder: Path, size: Size, seed: int, told: Callable[[str], object]) -> None:
     """Write processor and trained model into ``folder``."""
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     _processor(folder)
     processor = Processor(folder, Limits(max_tokens=256))

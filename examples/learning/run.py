@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -24,6 +26,7 @@ from action_reward_models.registry.alone import of_recipe
 
 HERE = Path(__file__).parent
 CHANCE = 1 / scenes.BUTTONS
+RARE = 0.001  # six results are compared with chance; of 160 machines, one would find one of them beside it
 KINDS = ("selection_arm", "scalar_bt")
 BASELINES = ("uniform", "first", "most_common", "word_overlap")
 # Variant -> (which data it learned from, which data it is asked about).
@@ -95,8 +98,8 @@ def learn(folder: Path, ready_base: Path | None = None) -> dict[str, Any]:
 
 
 def claims(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Who beats every baseline: the 95 % interval of the difference lies above 0. Who does not see, or learned nothing,
-    is at chance: the interval holds it."""
+    """Who can learn beats every baseline: the 95 % interval of the difference lies above 0. Who sees nothing, or
+    learned from nothing, is at chance: guesses are as far from it with probability p, which is not below RARE."""
     found = []
     for result in asked:
         about = {key: result[key] for key in ("model", "learned_from", "asked_about")}
@@ -104,9 +107,15 @@ def claims(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
             holds = all(result["differences"][name]["low"] > 0 for name in BASELINES)
             found.append({**about, "claim": "beats every baseline", "holds": holds})
         else:
-            holds = result["low"] <= CHANCE <= result["high"]
-            found.append({**about, "claim": "is at chance", "holds": holds})
+            p = guessing(round(result["value"] * result["n"]), result["n"])
+            found.append({**about, "claim": "is at chance", "p": p, "holds": p >= RARE})
     return found
+
+
+def guessing(right: int, count: int) -> float:
+    """Two-sided exact p of ``right`` of ``count`` by guessing: of all numbers that are no likelier than this one."""
+    chances = [math.comb(count, k) * CHANCE**k * (1 - CHANCE) ** (count - k) for k in range(count + 1)]
+    return min(1.0, sum(one for one in chances if one <= chances[right] * (1 + 1e-9)))
 
 
 def table(report: Mapping[str, Any]) -> str:
@@ -168,8 +177,6 @@ class _Clock:
 
 
 def _spent() -> float:
-    import os
-
     return sum(os.times()[:4])
 
 
