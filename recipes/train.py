@@ -60,7 +60,8 @@ def train(inputs: Inputs, work: Work, team: Team, *, steps: int | None, progress
     watching = watch.Watch(team, progress, watch.seconds(start))
     trainer = _trainer(inputs, arguments, model, rows, processor, watching)
     with watching:
-        trainer.train(resume_from_checkpoint=str(start) if start else None)
+        if not watch.ended(trainer, start):
+            trainer.train(resume_from_checkpoint=str(start) if start else None)
     if watching.stopping and trainer.state.global_step < trainer.state.max_steps:
         team.wait()
         done = f"{trainer.state.global_step} of {trainer.state.max_steps} steps"

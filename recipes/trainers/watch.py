@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import orjson
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from .team import Team
@@ -68,6 +68,21 @@ def last(folder: Path) -> Path | None:
         and (path / _SECONDS).is_file()
     ]  # fmt: skip
     return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def ended(trainer: Any, checkpoint: Path | None) -> bool:
+    """Whether ``checkpoint`` was written after the last step; then ``trainer`` has its weights and its state.
+
+    A trainer that is told to go on from there makes another step before it looks at how many there are to be.
+    """
+    if checkpoint is None:
+        return False
+    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    if state.global_step < state.max_steps:
+        return False
+    trainer._load_from_checkpoint(str(checkpoint))
+    trainer.state = state
+    return True
 
 
 def seconds(checkpoint: Path | None) -> float:
