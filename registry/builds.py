@@ -15,6 +15,7 @@ from ..cards.dataset import problems
 from ..hub_sync import checkpoints
 from ..hub_sync.forms import CHECKPOINT, DATASET, Form
 from ..inference import adapter, contract
+from ..recipes.evaluation import predictions
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import NAME, identity_digest, manifest_of
@@ -64,6 +65,7 @@ def check_checkpoint(folder: Path, progress: Progress = lambda *_: None) -> list
         issues.append(Issue(NAME, 0, "$.identity_sha256", f"is {manifest['identity_sha256']}, and would be {digest}"))
     if not issues:
         issues += [Issue(NAME, 0, "$.checkpoint", said) for said in _used_otherwise(folder, manifest)]
+        issues += _measured_otherwise(folder, manifest)
     issues += checkpoints.file_problems(folder, [name for name in files if (folder / name).is_file()])
     if (card := folder / "README.md").is_file():
         text = card.read_text("utf-8", errors="replace")
@@ -93,6 +95,26 @@ def _used_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         for key, name in (("repo", "base_model_name_or_path"), ("commit", "revision")):
             if said["base"]["repo"] is not None and config.get(name) != said["base"][key]:
                 yield f"base.{key} is {said['base'][key]}, and adapter_config.json has {name} {config.get(name)!r}"
+
+
+def _measured_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Issue]:
+    """Evaluations whose figures do not follow from the predictions that are published with them."""
+    from ..recipes.evaluation.metrics import recompute
+
+    for number, entry in enumerate(manifest["evaluations"]):
+        where, path = f"$.evaluations[{number}]", f"evaluation/{entry['name']}/{predictions.NAME}"
+        if path not in manifest["environment"]["files"]:
+            yield Issue(NAME, 0, where, f"nobody can count again what it says: there is no {path}")
+            continue
+        try:
+            rows = predictions.read(folder / path)
+        except ArmError as error:
+            yield from (Issue(path, issue.line, issue.path, issue.message) for issue in error.issues)
+            continue
+        stamp = entry["reports"][0] if entry["reports"] else {}
+        found = recompute(rows, manifest["checkpoint"]["kind"], stamp)
+        for key in sorted(key for key in found if key in entry and found[key] != entry[key]):
+            yield Issue(NAME, 0, f"{where}.{key}", f"is not what follows from {path}")
 
 
 def _described(folder: Path, manifest: dict[str, Any]) -> Iterator[Issue]:

@@ -228,7 +228,11 @@ class ModelNode:
         for one in manifest["evaluations"]:
             said = one["dataset"]
             same = said["repo"] == dataset["repo"] and said["identity_sha256"] == dataset["identity_sha256"]
-            yield {**one, "dataset": {**said, "commit": commit}} if same and said["commit"] is None else one
+            if not same or said["commit"] is not None:
+                yield one
+                continue
+            reports = [{**report, "dataset_commit": commit} for report in one["reports"]]
+            yield {**one, "dataset": {**said, "commit": commit}, "reports": reports}
 
     def _rewrite(self, manifest: dict[str, Any]) -> None:
         """Write what follows from a manifest that says other words, the manifest last."""

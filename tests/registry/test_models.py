@@ -13,6 +13,7 @@ import pytest
 from action_reward_models.hub_sync import commit, pull, readback
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.hub_sync.local_hub import serve
+from action_reward_models.recipes.evaluation import recompute
 from action_reward_models.recipes.manifest import manifest_of
 from action_reward_models.registry import Registry
 from action_reward_models.registry.alone import of_recipe
@@ -25,6 +26,7 @@ from action_reward_models.registry.sources.models import Models
 from action_reward_models.schemas.errors import ArmError
 
 from ..hub_sync.conftest import Running, start
+from ..recipes.evaluation.answers import answered
 from . import checkpoints
 from .model_world import World
 
@@ -244,6 +246,57 @@ def test_what_nobody_should_get_is_not_published(world: World, name: str, data: 
     world.version("1.1.0")
     found = [issue for issue in refusal(world).issues if issue.file == name]
     assert any(said in issue.message for issue in found), found
+
+
+def measured(world: World, **said: Any) -> dict[str, Any]:
+    """Let the checkpoint have been asked about five sets, three of them right. ``said``: other figures than follow."""
+    rows = [answered(f"s{number}", int(number > 3)) for number in range(5)]
+    path = world.built / "evaluation" / "validation" / "predictions.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    identity = manifest_of(world.built)["identity"]["dataset"]
+    entry = {
+        "name": "validation", "dataset": {**identity, "commit": None}, "split": "validation", "left_out": {},
+        "pairs_left_out": {}, "teacher": "toy", **recompute(rows, "selection_arm"), **said,
+    }  # fmt: skip
+    world.rewrite(evaluations=[entry])
+    return entry
+
+
+def issues(world: World) -> list[str]:
+    return [f"{issue.file} {issue.path} {issue.message}" for issue in check_checkpoint(world.built)]
+
+
+def test_figures_follow_from_the_predictions_or_are_not_published(world: World) -> None:
+    entry = measured(world)
+    assert issues(world) == []
+    (report, *others) = entry["reports"]
+    assert report["value"] == 0.8
+    measured(world, reports=[{**report, "value": 0.99}, *others])
+    path = "evaluation/validation/predictions.jsonl"
+    wrong = f"manifest.json $.evaluations[0].reports is not what follows from {path}"
+    assert issues(world) == [wrong]
+    world.version("1.0.1")
+    world.node.relabel()
+    assert wrong in "; ".join(f"{issue.file} {issue.path} {issue.message}" for issue in refusal(world).issues)
+    measured(world)
+    rows = (world.built / path).read_bytes().splitlines(keepends=True)
+    (world.built / path).write_bytes(b"".join(rows[:3]) + b"{}\n")
+    world.rewrite()
+    assert any(issue.startswith(f"{path} $ ") for issue in issues(world))
+    (world.built / path).unlink()
+    world.rewrite()
+    missing = f"manifest.json $.evaluations[0] nobody can count again what it says: there is no {path}"
+    assert missing in issues(world)
+
+
+def test_the_commit_of_the_dataset_is_said_when_it_is_known(world: World) -> None:
+    measured(world)
+    assert world.node.relabel()
+    (one,) = manifest_of(world.built)["evaluations"]
+    assert one["dataset"]["commit"] == world.node.dataset_commit is not None
+    assert {report["dataset_commit"] for report in one["reports"]} == {world.node.dataset_commit}
+    assert issues(world) == []
 
 
 def test_the_folder_that_it_was_made_in_is_named_nowhere(world: World) -> None:
