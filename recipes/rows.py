@@ -24,6 +24,7 @@ from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.store import ID_FIELDS
 from .inputs import Inputs
+from .recipe import Recipe
 
 Progress = Callable[[str, int, int], None]
 _ROWS, _PICTURES, _DONE = "rows.jsonl", "pictures", "prepared.json"
@@ -94,6 +95,27 @@ def encode(processor: Processor, row: Row, kind: str) -> list[Encoded]:
     return [processor.scalar(row.prompt, row.images, reply) for reply in row.replies]
 
 
+def lacking(replies: Sequence[Sequence[Message]], target: float | None, recipe: Recipe) -> str | None:
+    """Why a row cannot be used, as far as it shows without the model."""
+    if not all(said(reply).strip() for reply in replies):
+        return "no_reply"
+    return "no_margin" if recipe.loss == "soft_bt" and target is None else None
+
+
+def unlearnable(encoded: Sequence[Encoded], recipe: Recipe) -> str | None:
+    """Why a row, whose conversations are ``encoded``, cannot be used with this model and these limits."""
+    if max(len(one.input_ids) for one in encoded) > recipe.limits.max_tokens:
+        return "too_long"
+    return "equal_when_processed" if len({one.same for one in encoded}) < len(encoded) else None
+
+
+def taught(row: Mapping[str, Any], recipe: Recipe) -> tuple[list[list[Message]], float | None]:
+    """(Replies, target) of a row of the recipe's table, as `Row` has them."""
+    replies = [row["chosen"], row["rejected"]] if recipe.table == "bt_pairs" else [row["completion"]]
+    scored = recipe.table == "pointwise_scores"
+    return replies, row["score"] if scored else row.get("margin") if recipe.loss == "soft_bt" else None
+
+
 def said(reply: Sequence[Message]) -> str:
     """The text of a reply; empty when it has none."""
     blocks = (message["content"] for message in reply)
@@ -137,7 +159,7 @@ class _Preparing:
         recipe = self.inputs.recipe
         self.rows += 1
         self.prompts[row["prompt_id"], row["prompt_sha256"]] += 1
-        line = _line(row, recipe.table, recipe.loss)
+        line = _line(row, recipe)
         if reason := self._reason(line):
             self.unusable[reason] += 1
             return
@@ -148,10 +170,8 @@ class _Preparing:
     def _reason(self, line: Mapping[str, Any]) -> str | None:
         """Why this row cannot be used."""
         recipe = self.inputs.recipe
-        if not all(said(reply).strip() for reply in line["replies"]):
-            return "no_reply"
-        if recipe.loss == "soft_bt" and line["target"] is None:
-            return "no_margin"
+        if reason := lacking(line["replies"], line["target"], recipe):
+            return reason
         paths = [self.pictures / name for name in line["images"]]
         if not all(path.is_file() for path in paths):
             return "missing_picture"
@@ -163,11 +183,9 @@ class _Preparing:
         except ArmError as error:
             raise ArmError(f"row {row.id!r}: {error.message}", where=str(self.inputs.dataset)) from error
         longest = max(len(one.input_ids) for one in encoded)
-        if longest > recipe.limits.max_tokens:
-            self.too_long = max(self.too_long, longest)
-            return "too_long"
-        if len({one.same for one in encoded}) < len(encoded):
-            return "equal_when_processed"
+        if reason := unlearnable(encoded, recipe):
+            self.too_long = max(self.too_long, longest if reason == "too_long" else 0)
+            return reason
         self.longest = max(self.longest, longest)
         if recipe.kind == "scalar":
             for one in encoded:
@@ -242,13 +260,12 @@ def _name(reference: str) -> str:
     return f"{sha256[:2]}/{sha256}"
 
 
-def _line(row: Mapping[str, Any], table: str, loss: str | None) -> dict[str, Any]:
-    """What is kept of a row of ``table``."""
-    replies = [row["chosen"], row["rejected"]] if table == "bt_pairs" else [row["completion"]]
-    target = row["score"] if table == "pointwise_scores" else row.get("margin") if loss == "soft_bt" else None
+def _line(row: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """What is kept of a row."""
+    replies, target = taught(row, recipe)
     images = [_name(reference) for reference in row["images"]]
     return {
-        "id": row[ID_FIELDS[table]],
+        "id": row[ID_FIELDS[recipe.table]],
         "prompt": row["prompt"],
         "images": images,
         "replies": replies,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import UnidentifiedImageError
 
+from ...inference.contract import refuse_padding
 from ...inference.processor import Encoded, Processor
 from ...schemas.built import BuiltTables
 from ...schemas.errors import ArmError
@@ -17,28 +18,23 @@ from ...schemas.ids import sha256_hex
 from ...schemas.store import ID_FIELDS
 from ...schemas.validate import nearest
 from ..recipe import Recipe
-from ..rows import Row, encode, said
+from ..rows import Row, encode, lacking, taught, unlearnable
 from .findings import Findings
 
 
 def processor_of(recipe: Recipe, base: Path, found: Findings) -> Processor | None:
     """The base's processor with the recipe's limits and options; None when it cannot be made, which is then said."""
+    place = "$.base" if "base" in recipe.data else "$.init_from"
     try:
         made = Processor(base, recipe.limits, recipe.template_options)
     except (ArmError, OSError, ValueError) as error:
         said_so = error.message if isinstance(error, ArmError) else " ".join(str(error).split())[:300]
-        found.refuse("$.base" if "base" in recipe.data else "$.init_from", f"its processor cannot be used: {said_so}")
+        found.refuse(place, f"its processor cannot be used: {said_so}")
         return None
-    eos = made.tokenizer.eos_token_id
-    place = "$.base" if "base" in recipe.data else "$.init_from"
-    pad: int | None = made.pad_token_id
-    if pad is None:
-        found.refuse(place, "its tokenizer has no padding token")
-    elif pad == eos:
-        found.refuse(
-            place, f"its tokenizer pads with {made.tokenizer.eos_token!r}, which also ends a turn: a reply's end would "
-            "pass for padding, be masked in training and be skipped where a score is read",
-        )  # fmt: skip
+    try:
+        refuse_padding(made)
+    except ArmError as error:
+        found.refuse(place, f"its tokenizer {error.message}")
     known = set(re.findall(r"\b[A-Za-z_]\w*\b", made.tokenizer.chat_template))
     for name in recipe.template_options:
         if name not in known:
@@ -52,9 +48,13 @@ def check(recipe: Recipe, dataset: Path, processor: Processor, sample: int, foun
     """Count the tokens of ``sample`` rows of the split, drawn by a hash of their ids: rows that would be left out as
     too long, pairs that are equal for the model, pictures beyond the limit alone, and where a score is read."""
     unusable: Counter[str] = Counter()
-    lengths, of_pictures, ends = [], [], {}
+    read, lengths, of_pictures, ends = 0, [], [], {}
     rows, total = _sample(recipe, dataset, sample)
     for row in rows:
+        read += 1
+        if reason := lacking(row.replies, row.target, recipe):
+            unusable[reason] += 1
+            continue
         try:
             encoded = encode(processor, row, recipe.kind)
         except (UnidentifiedImageError, OSError):
@@ -65,10 +65,10 @@ def check(recipe: Recipe, dataset: Path, processor: Processor, sample: int, foun
             return
         lengths.append(max(len(one.input_ids) for one in encoded))
         of_pictures.append(_of_pictures(encoded[0], processor))
-        if reason := _reason(row, encoded, recipe):
+        if reason := unlearnable(encoded, recipe):
             unusable[reason] += 1
-        ends.update({one.input_ids[-1]: row.id for one in encoded})
-    read = len(lengths) + unusable["unreadable_picture"]
+        else:
+            ends.update({one.input_ids[-1]: row.id for one in encoded})
     found.counts["tokens"] = {
         "rows": read, "of": total, "median": int(statistics.median(lengths)) if lengths else 0,
         "longest": max(lengths, default=0), "pictures_most": max(of_pictures, default=0),
@@ -79,7 +79,8 @@ def check(recipe: Recipe, dataset: Path, processor: Processor, sample: int, foun
 
 def _judge(recipe: Recipe, found: Findings, ends: Mapping[int, str], processor: Processor) -> None:
     counts, limit = found.counts["tokens"], recipe.limits.max_tokens
-    left_out = sum(counts["unusable"].values())
+    # Margins are counted in all rows, where the table is checked.
+    left_out = sum(n for reason, n in counts["unusable"].items() if reason != "no_margin")
     if counts["pictures_most"] > limit:
         found.refuse(
             "$.limits.max_tokens", f"is {limit:,}, and the pictures of a row alone are {counts['pictures_most']:,} "
@@ -95,17 +96,6 @@ def _judge(recipe: Recipe, found: Findings, ends: Mapping[int, str], processor: 
     if recipe.kind == "scalar" and len(ends) > 1:
         named = ", ".join(f"{processor.tokenizer.decode([token])!r} ({row})" for token, row in ends.items())
         found.refuse("$.dataset", f"conversations end in different tokens, and a score is read at one: {named}")
-
-
-def _reason(row: Row, encoded: list[Encoded], recipe: Recipe) -> str | None:
-    """Why training leaves this row out, in its words."""
-    if not all(said(reply).strip() for reply in row.replies):
-        return "no_reply"
-    if max(len(one.input_ids) for one in encoded) > recipe.limits.max_tokens:
-        return "too_long"
-    if len({one.same for one in encoded}) < len(encoded):
-        return "equal_when_processed"
-    return None
 
 
 def _of_pictures(encoded: Encoded, processor: Processor) -> int:
@@ -130,9 +120,8 @@ def _rows(tables: BuiltTables, recipe: Recipe, key: str, chosen: set[str]) -> It
         }
         pictures = _pictures(tables, wanted)
     for row in tables.some(recipe.table, key, chosen, pictures.__setitem__):
-        replies = [row["chosen"], row["rejected"]] if recipe.table == "bt_pairs" else [row["completion"]]
         images = [pictures[reference] for reference in row["images"] if reference in pictures]
-        yield Row(row[key], row["prompt"], images, replies, None)
+        yield Row(row[key], row["prompt"], images, *taught(row, recipe))
 
 
 def _pictures(tables: BuiltTables, wanted: set[str]) -> dict[str, bytes]:
