@@ -88,15 +88,8 @@ def load_base(folder: Path, *, kind: Kind, dtype: DTypeName, with_head: bool = F
     words: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **words)
-        if kind == "scalar":
-            config.num_labels = 1
-            auto: Any = transformers.AutoModelForSequenceClassification
-        elif type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
-            auto = transformers.AutoModelForImageTextToText
-        else:
-            auto = transformers.AutoModelForCausalLM
         with quiet():
-            model, told = auto.from_pretrained(
+            model, told = auto_class(config, kind).from_pretrained(
                 folder,
                 config=config,
                 dtype=getattr(torch, dtype),
@@ -114,6 +107,18 @@ def load_base(folder: Path, *, kind: Kind, dtype: DTypeName, with_head: bool = F
             f"holds weights of another shape: {_some(sorted(map(str, told['mismatched_keys'])))}", where=str(folder)
         )
     return model
+
+
+def auto_class(config: Any, kind: Kind) -> Any:
+    """The Auto class of transformers that makes a ``kind`` of a base model; ``config`` then asks for one score."""
+    import transformers
+
+    if kind == "scalar":
+        config.num_labels = 1
+        return transformers.AutoModelForSequenceClassification
+    if type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForCausalLM
 
 
 def _head(folder: Path, layout: Layout, width: int) -> torch.Tensor:

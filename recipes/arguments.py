@@ -5,8 +5,13 @@ Free of torch, so that checking and training share it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+# The vision tower and what leads from it to the language model stand below this name in the Qwen families.
+VISION = "visual"
+VISUAL = re.compile(rf"(^|\.){VISION}\.")
 
 _PROCESSOR = "conversations become tokens in one way only: limits, template_options and the base model decide it"
 _CUT = "nothing is cut: a row beyond limits.max_tokens is left out and counted"
@@ -100,11 +105,15 @@ OWNED_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-# Ways to start LoRA that also change the weights of the base: an adapter of theirs does not fit the published base.
-KEEPS_BASE = (True, False, "gaussian", "orthogonal")
+# The ways to start LoRA that leave the weights of the base as they are: after others the adapter would not fit it.
+_KEEPS_BASE = (True, False, "gaussian", "orthogonal")
 
 
 def owned(part: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(argument, why) for each of ``arguments`` that the recipe's ``part`` (lora, trainer) cannot give, in order."""
     reasons = OWNED_ARGUMENTS[part]
-    return [(name, f"cannot be given: {reasons[name]}") for name in arguments if name in reasons]
+    found = [(name, f"cannot be given: {reasons[name]}") for name in arguments if name in reasons]
+    if part == "lora" and (start := arguments.get("init_lora_weights", True)) not in _KEEPS_BASE:
+        told = f"{start!r} changes the weights of the base, to which the adapter would no longer fit; gaussian, "
+        found.append(("init_lora_weights", f"{told}orthogonal, true or false do not"))
+    return found

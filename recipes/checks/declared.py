@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments import KEEPS_BASE, owned
+from ..arguments import owned
 from ..recipe import Recipe
 from .findings import Findings, Given
 
@@ -19,12 +19,6 @@ def check(recipe: Recipe, given: Given, found: Findings) -> None:
     for part, arguments in (("lora", recipe.lora or {}), ("trainer", recipe.trainer)):
         for name, why in owned(part, arguments):
             found.refuse(f"$.{part}.{name}", why)
-    start = (recipe.lora or {}).get("init_lora_weights", True)
-    if start not in KEEPS_BASE:
-        found.refuse(
-            "$.lora.init_lora_weights", f"{start!r} changes the weights of the base, to which the adapter would no "
-            "longer fit; gaussian, orthogonal, true or false do not",
-        )  # fmt: skip
     if recipe.loss not in (None, "soft_bt") and "k" in recipe.data.get("objective", {}):
         found.refuse("$.objective.k", f"is of soft_bt, and the loss is {recipe.loss}")
     if recipe.loss not in (None, "pointwise") and "huber_delta" in recipe.data.get("objective", {}):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from pathlib import Path
 from typing import Any
 
+from ...inference.checkpoint import auto_class
 from ...schemas.errors import ArmError
+from ..arguments import VISUAL
 from ..recipe import Recipe
 from .findings import Findings, Given
-
-_VISUAL = re.compile(r"(^|\.)visual\.")  # the vision tower and the projector of the Qwen families
 
 
 def check(recipe: Recipe, given: Given, found: Findings) -> None:
@@ -28,7 +27,7 @@ def check(recipe: Recipe, given: Given, found: Findings) -> None:
     if recipe.lora is None:  # that of the checkpoint which is trained further
         return
     linear = _linear(model)
-    vision = [name for name in linear if _VISUAL.search(name)]
+    vision = [name for name in linear if VISUAL.search(name)]
     counts["vision_modules"] = len(vision)
     if recipe.vision == "trained" and not vision:
         found.refuse("$.vision", "is trained, and the base has no vision tower")
@@ -44,27 +43,16 @@ def check(recipe: Recipe, given: Given, found: Findings) -> None:
 def _model(recipe: Recipe, base: Path) -> Any:
     """The model on the device "meta". Raises ArmError for a base that cannot be of the recipe's kind."""
     import torch
-    from transformers import (
-        AutoConfig,
-        AutoModelForCausalLM,
-        AutoModelForImageTextToText,
-        AutoModelForSequenceClassification,
-    )  # fmt: skip
+    from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(base, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ArmError(f"its config.json cannot be used: {_first_line(error)}") from error
-    sees = hasattr(config, "vision_config")
-    if recipe.kind == "scalar":
-        config.num_labels = 1
-        auto: Any = AutoModelForSequenceClassification
-    else:
-        auto = AutoModelForImageTextToText if sees else AutoModelForCausalLM
     try:
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return auto.from_config(config, trust_remote_code=False)
+            return auto_class(config, recipe.kind).from_config(config, trust_remote_code=False)
     except ValueError as error:
         if recipe.kind == "scalar":
             raise ArmError(
@@ -101,7 +89,7 @@ def _count_lora(recipe: Recipe, model: Any, counts: dict[str, Any], found: Findi
         return
     changed = {name.partition(".lora_A")[0] for name, _ in made.named_parameters() if ".lora_A" in name}
     counts["lora_modules"] = len(changed)
-    counts["lora_vision_modules"] = sum(1 for name in changed if _VISUAL.search(name))
+    counts["lora_vision_modules"] = sum(1 for name in changed if VISUAL.search(name))
     if recipe.vision == "trained" and not counts["lora_vision_modules"]:
         found.refuse("$.vision", "is trained, and target_modules names nothing of the vision tower")
     counts["trained_parameters"] = made.get_nb_trainable_parameters()[0]

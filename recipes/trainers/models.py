@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,9 @@ from ...inference.adapter import WEIGHTS, read_config
 from ...inference.checkpoint import load_base
 from ...inference.processor import Processor
 from ...schemas.errors import ArmError
-from ..arguments import owned
+from ..arguments import VISION, VISUAL, owned
 from ..inputs import Inputs
 from ..recipe import Recipe
-
-# The vision tower and what leads from it to the language model stand below this name in the Qwen families.
-_VISION = "visual"
-_VISUAL = re.compile(rf"(^|\.){_VISION}\.")
 
 
 class Float32Head(nn.Linear):
@@ -57,14 +52,14 @@ def load(inputs: Inputs, processor: Processor) -> Any:
     # peft looks there whether the base was changed; a name would be looked for on the Hub.
     model.peft_config["default"].base_model_name_or_path = str(inputs.base)
     for name, parameter in model.named_parameters():
-        if recipe.vision == "frozen" and _VISUAL.search(name):
+        if recipe.vision == "frozen" and VISUAL.search(name):
             parameter.requires_grad = False
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     if not any("lora_" in name for name in trained):
         raise ArmError("LoRA finds nothing to train: target_modules names none", where=str(recipe.path))
-    if recipe.vision == "trained" and not any(_VISUAL.search(name) for name in trained):
+    if recipe.vision == "trained" and not any(VISUAL.search(name) for name in trained):
         raise ArmError("vision is to be trained, and LoRA reaches nothing of it", where=str(recipe.path))
     return model
 
@@ -88,7 +83,7 @@ def lora_config(recipe: Recipe) -> peft.LoraConfig:
     if recipe.kind == "scalar":
         given |= {"task_type": "SEQ_CLS", "modules_to_save": ["score"]}
     if recipe.vision == "frozen":
-        given["exclude_modules"] = rf"(.*\.)?{_VISION}\..*"
+        given["exclude_modules"] = rf"(.*\.)?{VISION}\..*"
     try:
         return peft.LoraConfig(**given)
     except (TypeError, ValueError) as error:

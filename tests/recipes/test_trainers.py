@@ -135,6 +135,7 @@ REFUSED: dict[str, str] = {
     "unknown": "trainer: .* unexpected keyword argument 'learning_speed'",
     "lora owned": "lora.modules_to_save cannot be given",
     "lora unknown": "lora: .* unexpected keyword argument 'rank'",
+    "other base": "lora.init_lora_weights 'pissa' changes the weights of the base",
     "no target": "lora: No modules were targeted",
     "no vision": "vision is to be trained, and LoRA reaches nothing of it",
     "centred list": "center_rewards_coefficient is for the losses bt and soft_bt",

@@ -303,6 +303,7 @@ def refused() -> dict[str, str]:
         "unknown": {"trainer": {**words, "learning_speed": 1}},
         "lora owned": {"lora": {"r": 4, "target_modules": "all-linear", "modules_to_save": ["lm_head"]}},
         "lora unknown": {"lora": {"rank": 4}},
+        "other base": {"lora": {"r": 4, "target_modules": "all-linear", "init_lora_weights": "pissa"}},
         "no target": {"lora": {"target_modules": ["visual.blocks.0.attn.qkv"]}},
         "no vision": {"lora": {"target_modules": ["q_proj"]}, "vision": "trained"},
         "centred list": {"objective": {"loss": "listwise"}, "trainer": {**words, "center_rewards_coefficient": 0.1}},
