@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...inference.rendering import Renderer
 from .items import Item, Items, Pair, Pictures
+from .metrics import state_of
 
 if TYPE_CHECKING:
     from ...inference.processor import Encoded
@@ -26,7 +27,7 @@ def chunks(items: Items, kind: str) -> list[list[Item | Pair]]:
     by_state: dict[str, list[Item | Pair]] = {}
     units: list[Item | Pair] = [*items.sets, *items.pairs]
     for unit in units:
-        by_state.setdefault(str(unit.facts["state_id"] or f"\n{unit.facts['item_id']}"), []).append(unit)
+        by_state.setdefault(state_of(unit.facts), []).append(unit)
     return [by_state[state] for state in sorted(by_state)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import statistics
-from .metrics import DIGITS, Prediction, task_set
+from .metrics import DIGITS, Prediction, state_of, task_set
 from .statistics import Column
 
 _SAME = ("reference_index", "action_index", "near_index")  # of what is asked and what counts as right
@@ -44,7 +44,7 @@ def _metric(
     right = [[_right(p, how) for p in side] for side in (first, second)]
     ones = [1.0] * len(first)
     difference = Column([b - a for a, b in zip(*right, strict=True)], ones)
-    states = [str(p["state_id"] or f"\n{p['item_id']}") for p in first]
+    states = [state_of(p) for p in first]
     (interval,) = statistics.intervals(states, [difference], draws)
     whole = [[value == 1.0 for value in side] for side in right]
     only_first = sum(a and not b for a, b in zip(*whole, strict=True))

@@ -61,7 +61,7 @@ def recompute(
     return {
         "items": len(sets),
         "pairs": len(pairs),
-        "states": len({_state(p) for p in (*sets, *pairs)}),
+        "states": len({state_of(p) for p in (*sets, *pairs)}),
         "orders": max((p["order_index"] + 1 for p in asked), default=0),
         "outcomes": dict(sorted(Counter(p["status"] for p in sets).items())),
         "slots": slots(asked) if kind == "selection_arm" else [],
@@ -226,10 +226,10 @@ def _metric(
 ) -> Metric:  # fmt: skip
     ok = sum(p["status"] == "ok" for p in rows) if valid is None else valid
     ids = [p["item_id"] for p in rows]
-    return Metric(name, [_state(p) for p in rows], ids, column, ok, len(rows) if count is None else count, baselines)
+    return Metric(name, [state_of(p) for p in rows], ids, column, ok, len(rows) if count is None else count, baselines)
 
 
-def _state(prediction: Prediction) -> str:
+def state_of(prediction: Prediction) -> str:
     """A pair that came ready-made, without a state, stands for itself."""
     return str(prediction["state_id"] or f"\n{prediction['item_id']}")
 
