@@ -90,7 +90,6 @@ FILES: Mapping[str, str] = {
     "processor_config.json": "how pictures are resized",
     "prompts/*.json": "the prompt it was trained with: template, options and hash",
     "training/log.jsonl": "every entry of the training log",
-    "training/reload.json": "scores before saving and after loading again",
     "evaluation/*/predictions.jsonl": "what the model answered on every item",
     "evaluation/*/report.json": "the metrics made of them",
     "assets/*.png": "figure of this card",

@@ -16,17 +16,15 @@ from ..schemas.errors import ArmError, Issue
 
 SCHEMA = "model_manifest/1"
 # Every file that a checkpoint may hold, by path. What is not named here is not published.
-WEIGHTS = (
-    "adapter_model.safetensors", "value_head.safetensors", "model.safetensors", "model-*-of-*.safetensors",
-)  # fmt: skip
 _COPIED = ("tokenizer.json", "vocab.json", "merges.txt")  # of the base model: words, some of which look like paths
 ALLOWED = (
-    *WEIGHTS, "model.safetensors.index.json", "adapter_config.json", "config.json", "generation_config.json",
+    "adapter_model.safetensors", "value_head.safetensors", "model.safetensors", "model-*-of-*.safetensors",
+    "model.safetensors.index.json", "adapter_config.json", "config.json", "generation_config.json",
     *_COPIED, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
     "chat_template.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
     "README.md", "manifest.json", "merged_from.json",
-    "prompts/*.json", "training/log.jsonl", "training/reload.json", "evaluation/*/predictions.jsonl",
-    "evaluation/*/report.json", "assets/*.png", ".eval_results/*.yaml",
+    "prompts/*.json", "training/log.jsonl", "evaluation/*/predictions.jsonl", "evaluation/*/report.json",
+    "assets/*.png", ".eval_results/*.yaml",
 )  # fmt: skip
 # What loaders look for at the top of a repository, ours or not: a pickle among them would be preferred by some.
 _LOADED = (

@@ -9,7 +9,9 @@ from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
 from ..schemas.manifest import NAME
 
-FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt")  # what a model is loaded from; nothing that can run
+# What a model is loaded from, and what is fetched of one. No pickle and no code: loading those would run them.
+WEIGHTS = "*.safetensors"
+FILES = (WEIGHTS, "*.json", "*.jinja", "*.txt")
 
 
 def folder_sha256(folder: Path) -> str:

@@ -76,8 +76,8 @@ class Renderer:
         found = rendered_sha256(rendered.messages, rendered.images)
         if found != row["rendered_sha256"]:
             raise ArmError(
-                f"{row_id} shows {row['rendered_sha256'][:12]} in the data and {found[:12]} as it is rendered here, with"
-                f" the same prompt {self.prompt.sha256[:12]}: a model would be asked what it was not trained on",
+                f"{row_id} shows {row['rendered_sha256'][:12]} in the data and {found[:12]} as it is rendered here, "
+                f"with the same prompt {self.prompt.sha256[:12]}: a model would be asked what it was not trained on",
                 next_command="arm validate FOLDER, of the build, finds damaged rows",
             )
 

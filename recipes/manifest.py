@@ -19,9 +19,6 @@ from ..schemas.validate import for_schema
 CARD, SCHEMA = "README.md", "model_manifest/1"
 # Parts of an identity that say what a checkpoint is called and nothing of what was trained.
 LABELS = ("name", "namespace", "version", "license", "description")
-# What a model can be loaded from, and what is fetched of one. No pickle and no code: loading those would run them.
-WEIGHTS = ("*.safetensors",)
-PLAIN = ("*.json", "*.txt", "*.jinja")
 FOLDER: Mapping[str, None] = {"repo": None, "revision": None, "commit": None}  # where a model in a folder is from
 
 

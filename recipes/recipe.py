@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ..inference.checkpoint import DTypeName
+from ..inference.contract import Kind
 from ..inference.processor import Limits
 from ..schemas.yamlfile import read as read_yaml
 
-Kind = Literal["selection_arm", "scalar"]
 Loss = Literal["bt", "soft_bt", "listwise", "pointwise"]
 TABLES: Mapping[str, str] = {
     "selection_arm": "selection_sft", "bt": "bt_pairs", "soft_bt": "bt_pairs", "listwise": "bt_pairs",
@@ -43,7 +44,7 @@ class Recipe:
     huber_delta: float
     split: str
     evaluation: Evaluation | None
-    dtype: Literal["float32", "bfloat16"]
+    dtype: DTypeName
     vision: Literal["frozen", "trained"]
     template_options: Mapping[str, Any]
     limits: Limits

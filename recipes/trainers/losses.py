@@ -1,4 +1,4 @@
-"""What a scalar model learns, as functions of its scores alone."""
+"""What a scalar model learns besides Bradley-Terry, which is TRL's own, as functions of its scores alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch.nn import functional as f
-
-
-def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor) -> torch.Tensor:
-    """Mean of -log sigmoid(chosen - rejected); both (B,)."""
-    return -f.logsigmoid(chosen - rejected).mean()
 
 
 def soft_bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, margins: torch.Tensor, k: float) -> torch.Tensor:

@@ -19,7 +19,7 @@ from ...builders.gathering import Progress
 from ...hub_sync import forms
 from ...hub_sync.hub import Hub, RemoteFile, checked_repo_id, checked_sha
 from ...hub_sync.pull import download, pull
-from ...recipes.manifest import PLAIN, WEIGHTS
+from ...inference.base import FILES, WEIGHTS
 from ...schemas import manifest as manifests
 from ...schemas.errors import ArmError
 from ...schemas.ids import file_sha256
@@ -87,7 +87,7 @@ class Models:
         files = {path: file for path, file in hub.files(repo, commit).items() if _wanted(path)}
         if "config.json" not in files:
             raise ArmError("is no model: it holds no config.json", where=where)
-        if not any(fnmatch.fnmatchcase(path, pattern) for path in files for pattern in WEIGHTS):
+        if not any(fnmatch.fnmatchcase(path, WEIGHTS) for path in files):
             raise ArmError(_ONLY_PICKLES, where=where)
         _refuse_larger_than_disk(place, files, where)
         if wrong := download(hub, repo, commit, list(files.values()), place, progress):
@@ -134,7 +134,7 @@ class Models:
 
 def _wanted(path: str) -> bool:
     """Whether a file of a base model is fetched: none in a folder, where other forms of the same weights lie."""
-    return "/" not in path and any(fnmatch.fnmatchcase(path, pattern) for pattern in (*PLAIN, *WEIGHTS))
+    return "/" not in path and any(fnmatch.fnmatchcase(path, pattern) for pattern in FILES)
 
 
 def _refuse_larger_than_disk(place: Path, files: Mapping[str, RemoteFile], where: str) -> None:
