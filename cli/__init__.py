@@ -8,11 +8,14 @@ from __future__ import annotations
 import signal
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import __version__
+
+if TYPE_CHECKING:
+    from ..schemas.errors import ArmError
 
 # Verb -> short help. The verb's command is `<verb>.command` in the module of the same name in this room.
 VERBS: dict[str, str] = {
@@ -104,6 +107,11 @@ def _run(words: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         problem, status = ArmError(error.format_message()), error.exit_code
+    except ModuleNotFoundError as error:
+        if (missing := _missing(error, words)) is None:
+            raise
+        output.error(problem := missing)
+        status = 1
     except (ArmError, OSError, UnicodeError) as error:
         problem = output.as_error(error)
         output.error(problem)
@@ -111,3 +119,14 @@ def _run(words: list[str]) -> int:
     if "--json" in words:
         output.data(problem.to_json())
     return int(status)
+
+
+def _missing(error: ModuleNotFoundError, words: list[str]) -> ArmError | None:
+    """What brings the package that is missing; None for one that no command may be without."""
+    from ..schemas.errors import ArmError
+
+    package = (error.name or "").partition(".")[0]
+    if package not in ("accelerate", "peft", "torch", "transformers", "trl"):
+        return None
+    extra = "train" if package in ("accelerate", "trl") or words[:1] == ["train"] else "inference"
+    return ArmError(f"{package} is not installed", next_command=f'pip install "action-reward-models[{extra}]"')

@@ -81,7 +81,7 @@ class _Reader:
 
     def _version(self, where: str, text: str, kind: Kind) -> Reference | None:
         try:
-            return version_of(text, kind, self.namespace)
+            return version_of(text, kind, "" if self.alone else self.namespace)
         except ValueError as error:
             self._issue(where, str(error))
             return None

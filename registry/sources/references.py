@@ -39,8 +39,15 @@ class Reference:
 
 
 def version_of(text: str, kind: Kind, namespace: str) -> Reference:
-    """``[namespace/]name@1.0.0`` as a reference. Raises ValueError, whose text says what is wrong."""
+    """``[namespace/]name@1.0.0`` as a reference; ``namespace`` is empty where no registry.yaml says it.
+
+    Raises ValueError, whose text says what is wrong.
+    """
     name, at, version = text.partition("@")
+    if not namespace and "/" not in name:
+        raise ValueError(
+            f"names no namespace, and no registry.yaml has this recipe in models; write NAMESPACE/{text}"
+        )
     repo = name if "/" in name else f"{namespace}/{name}"
     if problem := repo_problem(repo):
         raise ValueError(problem)

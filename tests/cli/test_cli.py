@@ -14,6 +14,7 @@ from typing import Any
 import click
 import orjson
 import pytest
+from action_reward_models import cli
 from action_reward_models.cli import VERBS, arm
 from action_reward_models.tests import processes
 
@@ -371,3 +372,29 @@ def test_a_terminated_build_leaves_nothing_but_finished_buckets(registry: Path) 
     left = [path.name for path in (registry / "build").iterdir()]
     kept = [".action-reward-models-data-work"]  # its one bucket was finished a moment before
     assert (status, left) in [(143, []), (143, kept), (0, ["action-reward-models-data"])]
+
+
+def test_a_package_of_an_extra_that_is_not_installed_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    words = ["merge", str(tmp_path), "--out", str(tmp_path / "merged"), "--json"]
+    assert cli._run(words) == 1
+    told = capsys.readouterr()
+    assert told.err == 'arm: transformers is not installed\n  next: pip install "action-reward-models[inference]"\n'
+    assert orjson.loads(told.out)["next"] == 'pip install "action-reward-models[inference]"'
+
+
+@pytest.mark.parametrize(
+    ("package", "verb", "extra"),
+    [
+        ("torch", "train", "train"),
+        ("torch", "evaluate", "inference"),
+        ("peft.tuners", "adopt", "inference"),
+        ("trl", "validate", "train"),
+        ("pyarrow", "train", None),
+    ],
+)
+def test_which_extra_a_package_is_of(package: str, verb: str, extra: str | None) -> None:
+    found = cli._missing(ModuleNotFoundError(name=package), [verb])
+    assert (found and found.next_command) == (extra and f'pip install "action-reward-models[{extra}]"')

@@ -431,6 +431,15 @@ def test_a_recipe_finds_the_registry_that_declares_it(world: World) -> None:
     assert Registry.load(world.folder / "recipes" / "judge.yaml").path == registry.path
 
 
+def test_a_recipe_alone_has_no_namespace(world: World, tmp_path: Path) -> None:
+    alone = tmp_path / "mine.yaml"
+    shutil.copy(world.folder / "recipes" / "judge.yaml", alone)
+    with pytest.raises(ArmError) as error:
+        Registry.load(alone)
+    (issue,) = error.value.issues
+    assert (issue.path, "write NAMESPACE/pages@1" in issue.message) == ("$.dataset", True)
+
+
 def test_a_recipe_alone_is_trained_and_not_published(world: World, tmp_path: Path) -> None:
     alone = tmp_path / "elsewhere" / "mine.yaml"
     alone.parent.mkdir()
