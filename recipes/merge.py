@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ..inference.fetch import base_of
 from ..inference.processor import Encoded, Processor
 from ..schemas.errors import ArmError, UsageError
 from . import manifest as manifests
-from . import reload
+from . import scoring
 
 PARENT = "merged_from.json"  # the manifest of the checkpoint that was merged
 SHARD = "4GB"
@@ -65,9 +65,9 @@ def merge(checkpoint: Path, out: Path, *, base: Path | None = None) -> Merged:
     if out.exists():
         raise UsageError("is there already", where=str(out), next_command="another --out")
     base = base or base_of(checkpoint, contract)
-    model = reload.opened(checkpoint, base, contract)
+    model = scoring.opened(checkpoint, base, contract)
     rows = conversations(model.processor, contract["kind"])
-    before = answers(model, rows)
+    before = scoring.answers(model, rows)
     making = out.with_name(f".{out.name}-merging")
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
@@ -76,9 +76,9 @@ def merge(checkpoint: Path, out: Path, *, base: Path | None = None) -> Merged:
         _beside(model.processor, checkpoint, base, contract, making)
         said = {**contract, "layout": "merged", "head": contract["head"] and {**contract["head"], "file": None}}
         del model
-        after = answers(reload.opened(making, base, said), rows)
+        after = scoring.answers(scoring.opened(making, base, said), rows)
         apart = max(abs(one - other) for one, other in zip(before, after, strict=True))
-        allowed = _ROUNDED * reload.TOLERANCE[contract["dtype"]]
+        allowed = _ROUNDED * scoring.TOLERANCE[contract["dtype"]]
         if not apart <= allowed:
             raise ArmError(
                 f"the merged model gives other scores than the adapter: they differ by up to {apart:.3g}, and "
@@ -107,12 +107,6 @@ def conversations(processor: Processor, kind: str) -> list[Encoded]:
             else:
                 made.append(processor.selection(prompt, pictures, '{"selection": 2}'))
     return made
-
-
-def answers(model: Any, rows: Sequence[Encoded]) -> list[float]:
-    """Scores, or log-likelihoods of the replies."""
-    found: list[float] = model.score_encoded(rows) if model.kind == "scalar" else model.log_likelihood(rows)
-    return found
 
 
 def _write(model: Any, folder: Path) -> tuple[int, int, tuple[str, ...], str]:

@@ -12,7 +12,8 @@ from ..schemas.errors import ArmError
 from . import manifest as manifests
 from . import work as works
 from .inputs import Inputs
-from .reload import compare, opened
+from .reload import compare
+from .scoring import opened
 from .train import Progress, train
 from .work import Work
 

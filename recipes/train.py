@@ -18,6 +18,7 @@ from ..schemas.errors import ArmError
 from .inputs import Inputs
 from .manifest import manifest_of
 from .rows import Rows, encode, prepare
+from .scoring import answers, class_of
 from .work import Work
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ def train(inputs: Inputs, work: Work, team: Team, *, steps: int | None, progress
     """
     from transformers.utils import logging
 
+    from .checks import refuse
     from .trainers import models, settings, watch
 
+    refuse(inputs.recipe, processes=team.count)
     logging.disable_progress_bar()  # of loading: progress is told by one function
     recipe = inputs.recipe
     arguments = settings.settings(recipe, work.trainer, name=inputs.identity["name"], steps=steps)
@@ -203,17 +206,8 @@ def _reference(
     count = min(len(rows), COMPARED)
     units = [at * len(rows) // count for at in range(count)]
     found = [encoded for unit in units for encoded in encode(processor, rows[unit], inputs.recipe.kind)]
-    return {"units": units, "values": values(model, processor, checkpoint, found)}
-
-
-def values(model: Any, processor: Processor, checkpoint: Mapping[str, Any], found: list[Any]) -> list[float]:
-    """The scores of conversations, or log-likelihoods of their replies, by what uses a checkpoint later."""
-    from ..inference.scalar import ScalarRewardModel
-    from ..inference.selection import SelectionARM
-
-    if checkpoint["kind"] == "scalar":
-        return ScalarRewardModel(model, processor, checkpoint).score_encoded(found)
-    return SelectionARM(model, processor, checkpoint).log_likelihood(found)
+    using = class_of(checkpoint)(model, processor, checkpoint)  # what uses a checkpoint later
+    return {"units": units, "values": answers(using, found)}
 
 
 def _free() -> None:

@@ -15,6 +15,7 @@ from ..hub_sync.release import manifest_at
 from ..inference import adopt
 from ..recipes import manifest as checkpoints
 from ..recipes.evaluation.items import groups_of, trained_groups
+from ..recipes.scoring import opened
 from ..schemas.built import BuiltTables
 from ..schemas.errors import ArmError
 from ..schemas.manifest import NAME as MANIFEST
@@ -56,11 +57,7 @@ class Checkpoint:
 
     def open(self, base: Path | None, device: str | None = None) -> Any:
         """The model, with everything compared that its manifest says."""
-        from ..inference.scalar import ScalarRewardModel
-        from ..inference.selection import SelectionARM
-
-        kind = ScalarRewardModel if self.manifest["checkpoint"]["kind"] == "scalar" else SelectionARM
-        return kind.open(self.folder, base=base, device=device)
+        return opened(self.folder, base, self.manifest["checkpoint"], device)
 
     def dataset(self) -> Path | tuple[str, str]:
         """The data that it was trained on: the build that lies beside it, or (repository, revision).

@@ -20,7 +20,7 @@ from typing import Any
 from action_reward_models.examples.learning import base, scenes
 from action_reward_models.recipes.evaluation.run import evaluate
 from action_reward_models.recipes.recipe import Evaluation
-from action_reward_models.recipes.reload import opened
+from action_reward_models.recipes.scoring import opened
 from action_reward_models.registry import Registry
 from action_reward_models.registry.alone import of_recipe
 

@@ -15,7 +15,7 @@ from action_reward_models.inference.scalar import ScalarRewardModel
 from action_reward_models.inference.selection import SelectionARM
 from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes import merge as merging
-from action_reward_models.recipes import reload
+from action_reward_models.recipes import scoring
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.inference import made
 
@@ -47,8 +47,8 @@ def main(folder: Path, base: Path) -> None:
         done = merging.merge(adapter, out, base=base)
         model = opened.open(out)
         rows = merging.conversations(model.processor, kind)
-        before = merging.answers(opened.open(adapter, base=base), rows)
-        after = merging.answers(model, rows)
+        before = scoring.answers(opened.open(adapter, base=base), rows)
+        after = scoring.answers(model, rows)
         auto = {"scalar": "AutoModelForSequenceClassification", "selection_arm": "AutoModelForImageTextToText"}[kind]
         # As somebody does who only knows transformers: no class of ours.
         stock, loading = getattr(transformers, auto).from_pretrained(out, output_loading_info=True)
@@ -88,26 +88,26 @@ def main(folder: Path, base: Path) -> None:
 
     def twice(other: Path) -> None:
         """A merge whose result is not what the adapter gives: the weights are added twice."""
-        real = reload.opened
+        real = scoring.opened
 
-        def loaded(folder: Path, base: Path, checkpoint: Any) -> Any:
-            model = real(folder, base, checkpoint)
+        def loaded(folder: Path, base: Path | None, checkpoint: Any, device: str | None = None) -> Any:
+            model = real(folder, base, checkpoint, device)
             if folder == other:
                 return model
             with torch.no_grad():
                 model.model.model.language_model.layers[0].mlp.down_proj.weight.mul_(1.5)
             return model
 
-        reload.opened = loaded
+        scoring.opened = loaded
 
     refused("idle", idle)
     refused("again", lambda other: (other / "manifest.json").write_bytes(
         orjson.dumps({**(found := json.loads((other / "manifest.json").read_bytes())),
                       "checkpoint": {**found["checkpoint"], "layout": "merged"}})
     ))  # fmt: skip
-    real = reload.opened
+    real = scoring.opened
     refused("apart", twice)
-    reload.opened = real
+    scoring.opened = real
     merge_and_unload = BaseTuner.merge_and_unload
 
     def spills(tuner: Any, *rest: Any, **more: Any) -> Any:

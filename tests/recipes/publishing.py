@@ -125,7 +125,8 @@ def loaded(folder: Path, kind: str, name: str) -> Any:
     from action_reward_models.inference.scalar import ScalarRewardModel
     from action_reward_models.inference.selection import SelectionARM
     from action_reward_models.recipes.manifest import manifest_of
-    from action_reward_models.recipes.merge import answers, merge
+    from action_reward_models.recipes.merge import merge
+    from action_reward_models.recipes.scoring import answers
     from action_reward_models.registry import Registry
 
     repo = f"{NAMESPACE}/{name}"
@@ -266,10 +267,9 @@ def child(step: Callable[..., Any], *given: Any) -> Any:
 
 def _start_by_forking() -> None:
     """``python -m MODULE`` of our own, as steps start it, becomes a fork."""
-    from action_reward_models.recipes import probe, reload
+    from action_reward_models.recipes import scoring
 
-    for module in (probe, reload):
-        vars(module)["subprocess"] = SimpleNamespace(run=_run)
+    vars(scoring)["subprocess"] = SimpleNamespace(run=_run)
 
 
 def _run(command: list[str], *, input: bytes, env: dict[str, str], capture_output: bool, check: bool) -> Any:
