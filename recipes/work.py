@@ -117,6 +117,9 @@ def _refuse_other(folder: Path, wanted: Mapping[str, Any]) -> None:
         found = orjson.loads(path.read_bytes())
         if found["sha256"] == wanted["sha256"]:
             return
+        if not (folder / "weights.json").exists() and not any((folder / "trainer").glob("checkpoint-*")):
+            clear(folder)  # it failed before anything was trained: nothing to lose, and nothing to go on from
+            return
         changed = list(_changes("", found, wanted))
     except (ValueError, KeyError, TypeError):
         changed = ["it cannot be read"]

@@ -3,6 +3,6 @@
 A check that cannot run is never silent: it is listed with what would make it run.
 """
 
-from .checking import SAMPLE, Checked, Given, Skipped, check
+from .checking import SAMPLE, Checked, Given, Skipped, check, refuse
 
-__all__ = ["SAMPLE", "Checked", "Given", "Skipped", "check"]
+__all__ = ["SAMPLE", "Checked", "Given", "Skipped", "check", "refuse"]

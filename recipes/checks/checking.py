@@ -6,12 +6,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...schemas.errors import ArmError
+from ...schemas.yamlfile import YamlFile
 from ...schemas.yamlfile import read as read_yaml
 from ..recipe import Recipe
 from . import arguments, declared, further, rows, shape, tokens
 from .findings import Checked, Findings, Given, Skipped
 
-__all__ = ["Checked", "Given", "Skipped", "check"]
+__all__ = ["Checked", "Given", "Skipped", "check", "refuse"]
 
 SAMPLE = 200  # rows whose tokens are counted
 INSTALL = "pip install 'action-reward-models[train]'"
@@ -52,6 +53,21 @@ def check(path: Path, given: Given | None = None, *, sample: int = SAMPLE) -> Ch
     if given.start is not None:
         further.check(recipe, given.start, processor, found)
     return Checked(tuple(sorted(found.issues)), _once(found.skipped), found.counts)
+
+
+def refuse(recipe: Recipe, *, processes: int) -> None:
+    """What is written and its arguments once more, before anything is trained. Raises ArmError with every problem.
+
+    The arguments are left to the trainer where several ``processes`` train together: to try them takes the ways by
+    which they find each other.
+    """
+    on_disk = recipe.path.is_file()
+    found = Findings(read_yaml(recipe.path, "recipe/1") if on_disk else YamlFile(recipe.path, dict(recipe.data), {}))
+    declared.check(recipe, Given(), found)
+    if processes == 1:
+        arguments.check(recipe, found)
+    if found.issues:
+        raise ArmError.of(str(recipe.path), sorted(found.issues))
 
 
 def _lacking() -> tuple[str, str] | None:

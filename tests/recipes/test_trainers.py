@@ -131,14 +131,15 @@ def test_the_recipe_decides_the_precision_not_the_launcher(facts: Facts) -> None
 
 REFUSED: dict[str, str] = {
     "diverged": "training diverged: after 3 steps weights or losses are no numbers",
-    "owned": "trainer.output_dir cannot be given: the work folder of training decides it",
-    "unknown": "trainer: .* unexpected keyword argument 'learning_speed'",
-    "lora owned": "lora.modules_to_save cannot be given",
-    "lora unknown": "lora: .* unexpected keyword argument 'rank'",
-    "other base": "lora.init_lora_weights 'pissa' changes the weights of the base",
+    "owned": r"\$\.trainer\.output_dir cannot be given: the work folder of training decides it",
+    "unknown": r"recipe\.yaml:1 \$\.trainer\.learning_speed is no argument of trl\.RewardConfig",
+    "lora owned": r"\$\.lora\.modules_to_save cannot be given",
+    "lora unknown": r"\$\.lora\.rank is no argument of peft\.LoraConfig",
+    "other base": r"\$\.lora\.init_lora_weights 'pissa' changes the weights of the base",
     "no target": "lora: No modules were targeted",
     "no vision": "vision is to be trained, and LoRA reaches nothing of it",
     "centred list": "center_rewards_coefficient is for the losses bt and soft_bt",
+    "own split": r"\$\.evaluation\.split is validation, which is trained on",
     "other start": "was trained with processor.template_options {'enable_thinking': False}, and this recipe has {}",
 }
 

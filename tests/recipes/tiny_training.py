@@ -307,6 +307,7 @@ def refused() -> dict[str, str]:
         "no target": {"lora": {"target_modules": ["visual.blocks.0.attn.qkv"]}},
         "no vision": {"lora": {"target_modules": ["q_proj"]}, "vision": "trained"},
         "centred list": {"objective": {"loss": "listwise"}, "trainer": {**words, "center_rewards_coefficient": 0.1}},
+        "own split": {"evaluation": {"split": FEW["split"]}},
         "other start": {"start": other},
     }
     found = {}
@@ -317,7 +318,7 @@ def refused() -> dict[str, str]:
             made = train(given, works.Work(FOLDER / "refused"), team(), steps=None, progress=lambda *_: None)
             found[name] = f"it trained: {made}"
         except ArmError as error:
-            found[name] = error.message
+            found[name] = "; ".join([error.message, *map(str, error.issues)])
     return found
 
 
