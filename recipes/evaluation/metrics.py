@@ -267,7 +267,7 @@ def _reports(metrics: Sequence[Metric], stamp: Mapping[str, Any], draws: int) ->
                 report["baselines"].append({"name": name, "value": round(value, DIGITS)})
             report["differences"].append({
                 "baseline": name,
-                "n": int(sum(w > 0 for w in column.weight)),
+                "n": int(sum(column.weight)),  # of what the metric counts: pairs, where that is pairs
                 "value": _rounded(_less(metric.column, column).value),
                 "low": _rounded(others[name].low),
                 "high": _rounded(others[name].high),

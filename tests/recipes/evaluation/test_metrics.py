@@ -131,6 +131,7 @@ def test_pairs_of_a_set_are_the_reference_against_every_other_action() -> None:
     assert pairs["value"] == pytest.approx((1 + 0.5 + 0 + 0 + 1) / 5, abs=1e-6)
     assert (pairs["n"], pairs["n_valid"]) == (5, 4)
     assert values(pairs) == {"uniform": 0.5}
+    assert [one["n"] for one in pairs["differences"]] == [5]
     margin = found["set_margin"]
     assert margin["value"] == pytest.approx((1 + 0 - 1 + 0.5) / 4, abs=1e-6)
 
