@@ -58,7 +58,8 @@ def command(source: Path, name: str | None, smoke: int | None, restart: bool, ye
     with output.progress() as show:
         inputs = node.inputs(show)
     if first and not as_json:
-        for line in _announced(node, inputs, why, smoke):
+        kept = smoke is None and not restart and node.keeps_weights
+        for line in _announced(node, inputs, why, smoke, kept):
             output.note(output.one_line(line))
     if restart and smoke is None and node.work.exists() and not yes:
         output.confirm(f"delete {node.work}, which an unfinished training left?", as_json)
@@ -117,8 +118,11 @@ def _up_to_date(node: ModelNode, as_json: bool, first: bool) -> None:
     output.note(f"next: {_next(node)}")
 
 
-def _announced(node: ModelNode, inputs: Inputs, why: list[str], smoke: int | None) -> list[str]:
-    """What will be done: of what, how long, and where it goes."""
+def _announced(node: ModelNode, inputs: Inputs, why: list[str], smoke: int | None, kept: bool) -> list[str]:
+    """What will be done: of what, how long, and where it goes. kept: the weights are there, and are evaluated."""
+    if kept:
+        return [f"{node.spec.name} {node.spec.version} is evaluated anew because {'; '.join(why[:5])}",
+                "its weights stay; --restart trains them again"]  # fmt: skip
     recipe, trainer = inputs.recipe, inputs.recipe.trainer
     rows = _rows(inputs)
     batch = int(trainer.get("per_device_train_batch_size", 8)) * int(trainer.get("gradient_accumulation_steps", 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,18 @@ def identity(
 
 
 def trained_from(made: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of an `identity` that decide the weights: names, versions and revisions are other words for them."""
+    """The parts of an `identity` that decide weights and figures: names, versions and revisions are words for them."""
     kept: dict[str, Any] = {"recipe": made["recipe"], "dataset": made["dataset"]["identity_sha256"]}
     for key in ("base", "init_from"):
         start = made[key]
         kept[key] = start and {name: start.get(name) for name in ("repo", "commit", "sha256")}
     return kept
+
+
+def weights_from(made: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without how the weights are evaluated, which changes none of them."""
+    kept = trained_from(made)
+    return {**kept, "recipe": {key: value for key, value in kept["recipe"].items() if key != "evaluation"}}
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -74,6 +80,21 @@ def read(folder: Path) -> dict[str, Any] | None:
         return manifest_of(folder)
     except ArmError:
         return None
+
+
+def unchanged(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a finished checkpoint whose files are those that it names; else None."""
+    manifest = read(folder)
+    if manifest is None or list(changed_files(folder, manifest)):
+        return None
+    return manifest
+
+
+def changed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Paths of the files that are missing in ``folder`` or hold other bytes than ``manifest`` says."""
+    for path, file in manifest["environment"]["files"].items():
+        if not (folder / path).is_file() or file_sha256(folder / path) != file["sha256"]:
+            yield path
 
 
 def describe(

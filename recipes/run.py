@@ -42,8 +42,10 @@ def make(
         return None
     _refuse_foreign(out, inputs.identity["name"])
     with works.opened(work, inputs, together.count, restart=restart) as mine:
-        together.wait()
         made = mine.read("weights") if mine.made.is_dir() else None
+        if made is None and not restart:
+            made = _taken_over(inputs, mine, out)
+        together.wait()
         if made is None:
             mine.forget("reloaded", "evaluated")
             made = train(inputs, mine, together, steps=None, progress=progress)
@@ -54,6 +56,21 @@ def make(
         _move(mine, out)
     works.remove(work)
     return manifest
+
+
+def _taken_over(inputs: Inputs, work: Work, out: Path) -> dict[str, Any] | None:
+    """The weights of the last checkpoint, when only its evaluation is to be another one; else None."""
+    last = manifests.unchanged(out)
+    if last is None or last["training"] is None:
+        return None
+    if manifests.weights_from(last["identity"]) != manifests.weights_from(inputs.identity):
+        return None
+    shutil.rmtree(work.made, ignore_errors=True)
+    shutil.copytree(out, work.made, ignore=lambda *_: {"evaluation", manifests.NAME, manifests.CARD})
+    training = {key: value for key, value in last["training"].items() if key != "reload"}
+    work.finish("reloaded", last["training"]["reload"])
+    made: dict[str, Any] = work.finish("weights", {"checkpoint": last["checkpoint"], "training": training})
+    return made
 
 
 def _smoke(inputs: Inputs, work: Path, steps: int, together: Any, progress: Progress) -> dict[str, Any] | None:

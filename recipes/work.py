@@ -25,7 +25,7 @@ import orjson
 from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, sha256_hex
 from .inputs import Inputs
-from .manifest import trained_from
+from .manifest import weights_from
 
 _IDENTITY, _LOCK = "identity.json", "lock"
 AGAIN = "arm train --restart"
@@ -99,10 +99,8 @@ def remove(folder: Path) -> None:
 
 
 def _wanted(inputs: Inputs, processes: int) -> dict[str, Any]:
-    """What decides the weights. How they are evaluated does not, and how many processes share a batch does."""
-    made = trained_from(inputs.identity)
-    recipe = {key: value for key, value in made["recipe"].items() if key != "evaluation"}
-    wanted = {"trained_from": {**made, "recipe": recipe}, "processes": processes}
+    """What decides the weights; how many processes share a batch does, too."""
+    wanted = {"trained_from": weights_from(inputs.identity), "processes": processes}
     return {**wanted, "sha256": sha256_hex(canonical_json(wanted))}
 
 

@@ -14,7 +14,6 @@ from ..inference.base import folder_sha256
 from ..recipes import manifest as manifests
 from ..recipes.inputs import Inputs
 from ..schemas.errors import ArmError
-from ..schemas.ids import file_sha256
 from ..schemas.manifest import identity_digest, manifest_of
 from . import graph
 from .models import ModelSpec
@@ -69,10 +68,13 @@ class ModelNode:
             return ["there is no checkpoint yet"]
         before = manifests.trained_from(manifest["identity"])
         found = list(differences(before, manifests.trained_from(wanted)))
-        for path, file in manifest["environment"]["files"].items():
-            if not (self.folder / path).is_file() or file_sha256(self.folder / path) != file["sha256"]:
-                found.append(f"{path} is missing or changed")
-        return found
+        return found + [f"{path} is missing or changed" for path in manifests.changed_files(self.folder, manifest)]
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether building it only evaluates the weights that are there anew."""
+        last = manifests.unchanged(self.folder)
+        return last is not None and manifests.weights_from(last["identity"]) == manifests.weights_from(self.identity)
 
     def build(
         self, *, smoke: int | None = None, restart: bool = False, progress: Progress = lambda *_: None

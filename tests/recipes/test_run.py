@@ -227,6 +227,26 @@ def test_another_evaluation_and_another_name_do_not_train_again(make: Callable[.
     assert manifest["identity"]["description"] == "said anew"
 
 
+def test_another_evaluation_of_a_finished_checkpoint_keeps_its_weights(
+    make: Callable[..., Any], stages: Stages, tmp_path: Path
+) -> None:
+    first = make()
+    other = given(evaluation={"split": "validation", "max_items": 5})
+    second = make(other)
+    assert stages.calls == ["evaluate", "figures", "card"]
+    assert second["identity"]["recipe"]["evaluation"]["max_items"] == 5
+    assert (second["training"], second["checkpoint"]) == (first["training"], first["checkpoint"])
+    assert files(tmp_path / "toy") == sorted([*first["environment"]["files"], "README.md", "manifest.json"])
+    make(given(evaluation="none"))
+    assert stages.calls == ["figures", "card"]
+    assert not (tmp_path / "toy" / "evaluation").exists()
+    make(other, restart=True)
+    assert stages.calls[:2] == ["train", "reload"]
+    (tmp_path / "toy" / "adapter_model.safetensors").write_bytes(b"others")
+    make()
+    assert stages.calls[:2] == ["train", "reload"]
+
+
 def test_tasks_of_the_checkpoints_before_it_are_not_asked_about(make: Callable[..., Any], stages: Stages) -> None:
     make(dataclasses.replace(given(), seen=frozenset({"a task"})))
     assert stages.before == {"a task"}
