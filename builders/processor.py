@@ -19,14 +19,13 @@ import orjson
 
 from ..schemas.errors import ArmError, UsageError
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.images import QWEN, QWEN_PICTURE
 from .spec import TokenSpec
 
 TOKENIZER = "tokenizer.json"
 TEMPLATES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")  # the first that has one counts
 FILES = (TOKENIZER, *TEMPLATES, "special_tokens_map.json", "preprocessor_config.json", "processor_config.json")
 INSTALL = 'pip install "action-reward-models[tokens]"'
-# Classes of transformers that resize by one rule: those of Qwen2-VL, which Qwen2.5-VL, Qwen3-VL and Qwen3.5 use, too.
-QWEN = ("Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2VLImageProcessorPil")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _KEPT = 512  # lengths of the newest texts: a prompt is counted once for all rows of its state
 
@@ -76,7 +75,7 @@ class Processor:
         self.template = ChatTemplate([folder / name for name in TEMPLATES], named)
         extra = config.get("extra_special_tokens")
         pictured = config.get("image_token") or (extra.get("image_token") if isinstance(extra, dict) else None)
-        self.image_token = _content(pictured) or "<|image_pad|>"
+        self.image_token = _content(pictured) or QWEN_PICTURE
         if not isinstance(self.image_token, str):
             raise ArmError("has an image_token that is no text", where=str(folder / "tokenizer_config.json"))
         self.tokenizer = Tokenizer(folder / TOKENIZER)

@@ -17,7 +17,7 @@ import orjson
 
 from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, file_sha256, sha256_hex
-from ..schemas.images import ImageChecker
+from ..schemas.images import QWEN, QWEN_PICTURE, ImageChecker
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +28,6 @@ FILES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
     "merges.txt", "chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json",
 )  # fmt: skip
-# Classes that resize by the one rule of Qwen2-VL, which Qwen2.5-VL, Qwen3-VL and Qwen3.5 use, too.
-QWEN = ("Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2VLImageProcessorPil")
 _NO_TOKEN = -1  # of a tokenizer that has none for pictures; the id of unknown words would be one in many texts
 _KEPT = 8  # pictures in the model's form: the candidates of a state show the same one
 
@@ -72,7 +70,7 @@ class Processor:
         if not self.tokenizer.chat_template:
             raise ArmError("has no chat template", where=str(folder))
         self.pictures: Any = _pictures(folder, limits)
-        self.image_token = getattr(self.tokenizer, "image_token", None) or "<|image_pad|>"
+        self.image_token = getattr(self.tokenizer, "image_token", None) or QWEN_PICTURE
         self.image_token_id: int = self.tokenizer.get_vocab().get(self.image_token, _NO_TOKEN)
         self.pad_token_id: int = self.tokenizer.pad_token_id
         self._checker = ImageChecker()

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMAGE_REASONS",
+    "QWEN",
+    "QWEN_PICTURE",
     "CheckedImage",
     "ImageChecker",
     "ImageError",
@@ -45,6 +47,10 @@ __all__ = [
     "sniff",
 ]
 
+# Classes of transformers that resize by one rule: those of Qwen2-VL, which Qwen2.5-VL, Qwen3-VL and Qwen3.5 use, too;
+# and the word that stands for a picture in their templates, where a tokenizer names none.
+QWEN = ("Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2VLImageProcessorPil")
+QWEN_PICTURE = "<|image_pad|>"
 PILLOW_FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "WEBP", "image/gif": "GIF"}
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]+(;[a-z0-9-]+=[^;,\s]*)*;base64,", re.IGNORECASE)
 
