@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def load_adapter(model: Any, folder: Path, *, kind: Kind, trainable: bool = Fals
     if kind == "scalar":
         fitting(found.get(IN_ADAPTER), model.config.get_text_config().hidden_size, f"{folder / WEIGHTS} {IN_ADAPTER}")
     try:
-        made = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # of weights that lack: checked below
+            made = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise ArmError(f"does not fit the base model: {error}", where=str(folder / WEIGHTS)) from error
     places = set(get_peft_model_state_dict(made, save_embedding_layers=False))

@@ -24,6 +24,7 @@ _CODE = (examples, model, tiny_processor)
 def environment() -> dict[str, str]:
     """Of a process that runs a model: one thread, for more of them wait for each other, and no network."""
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+    quiet |= {"PYTHONWARNINGS": "error"}  # as pytest has it in its own
     return {**os.environ, **quiet, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
