@@ -146,7 +146,8 @@ def _text(path: Path, name: str, own: Sequence[str]) -> Iterator[Issue]:
         yield Issue(name, 0, "$", f"is not UTF-8: {error.reason} at byte {error.start}")
         return
     told = 0
-    for number, line in enumerate(text.splitlines(), 1) if name.endswith(".jsonl") else [(1, text)]:
+    lines = text.removesuffix("\n").split("\n")  # other ends of lines stand within strings
+    for number, line in enumerate(lines, 1) if name.endswith(".jsonl") else [(1, text)]:
         places: Iterable[tuple[str, str]]
         if name.endswith((".json", ".jsonl")):
             try:

@@ -79,11 +79,16 @@ def opened(folder: Path, inputs: Inputs, processes: int, *, restart: bool) -> It
         raise ArmError("belongs to another user, and training loads what lies in it", where=str(folder))
     with (folder / _LOCK).open("a") as lock:
         _take(lock, folder)
-        if restart:
+        if restart or _moved(folder):
             clear(folder)
         _refuse_other(folder, wanted)
         _write(folder / _IDENTITY, wanted)
         yield Work(folder)
+
+
+def _moved(folder: Path) -> bool:
+    """Whether the checkpoint was finished and moved, and this folder left behind by a process that ended then."""
+    return (folder / "weights.json").exists() and not (folder / "made").exists()
 
 
 def clear(folder: Path) -> None:

@@ -283,6 +283,31 @@ def test_the_last_checkpoint_is_replaced_and_nothing_else_is(make: Callable[...,
     assert (out / "README.md").exists()
 
 
+def test_what_is_left_of_a_finished_training_is_in_nobodys_way(
+    make: Callable[..., Any], stages: Stages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process ends after the checkpoint was moved; then another recipe, or another evaluation, is asked for."""
+    with monkeypatch.context() as killed:
+        killed.setattr(run.works, "remove", lambda _: None)
+        make()
+        make(given(seed=9))
+    assert stages.calls[0] == "train"
+    other = given(seed=9, evaluation={"split": "validation", "max_items": 5})
+    with monkeypatch.context() as killed:
+        killed.setattr(run.shutil, "copytree", half_a_copy)
+        with pytest.raises(KeyboardInterrupt):
+            make(other)
+    assert "adapter_model.safetensors" in make(other)["environment"]["files"]
+    assert "train" not in stages.calls
+    assert not (tmp_path / ".toy-training").exists()
+
+
+def half_a_copy(_: Path, to: Path, **__: Any) -> None:
+    to.mkdir()
+    (to / "adapter_config.json").write_text("{}")
+    raise KeyboardInterrupt
+
+
 def test_a_work_folder_of_another_making_is_left_alone(make: Callable[..., Any], tmp_path: Path) -> None:
     work = tmp_path / ".toy-training"
     work.mkdir()
