@@ -69,6 +69,10 @@ def command(source: Path, name: str | None, smoke: int | None, restart: bool, ye
     except Stopped as stopped:
         output.note(str(stopped))
         raise click.exceptions.Exit(130) from stopped
+    except KeyboardInterrupt as stopped:
+        kept = f"what is finished is kept in {node.work}, and the same command goes on from there"
+        output.note(output.one_line(f"interrupted{'' if smoke else f'; {kept}'}"))
+        raise click.exceptions.Exit(130) from stopped
     if made is None:  # another process writes it
         return
     if as_json:

@@ -37,12 +37,12 @@ def make(
         return _smoke(inputs, work.with_name(f"{work.name}-smoke"), smoke, together, progress)
     if not together.first:
         together.wait()  # until the work folder is there
-        if not ((work / "weights.json").exists() and (work / "made").is_dir()):
+        if Work(work).trained() is None:
             train(inputs, Work(work), together, steps=None, progress=progress)
         return None
     _refuse_foreign(out, inputs.identity["name"])
     with works.opened(work, inputs, together.count, restart=restart) as mine:
-        made = mine.read("weights") if mine.made.is_dir() else None
+        made = mine.trained()
         if made is None and not restart:
             made = _taken_over(inputs, mine, out)
         together.wait()

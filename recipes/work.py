@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,13 +23,13 @@ from typing import Any
 
 import orjson
 
+from ..inference.adapter import WEIGHTS
 from ..schemas.errors import ArmError
 from ..schemas.ids import canonical_json, sha256_hex
 from .inputs import Inputs
 from .manifest import weights_from
 
 _IDENTITY, _LOCK = "identity.json", "lock"
-AGAIN = "arm train --restart"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Work:
         with contextlib.suppress(FileNotFoundError):
             return orjson.loads((self.folder / f"{stage}.json").read_bytes())
         return None
+
+    def trained(self) -> Any:
+        """What training found, while its weights are there; else None."""
+        return self.read("weights") if (self.made / WEIGHTS).is_file() else None
 
     def finish(self, stage: str, found: Any) -> Any:
         """Keep what a stage found: it is finished."""
@@ -81,7 +86,7 @@ def opened(folder: Path, inputs: Inputs, processes: int, *, restart: bool) -> It
         _take(lock, folder)
         if restart or _moved(folder):
             clear(folder)
-        _refuse_other(folder, wanted)
+        _refuse_other(folder, wanted, f"arm train {shlex.quote(str(inputs.recipe.path))} --restart")
         _write(folder / _IDENTITY, wanted)
         yield Work(folder)
 
@@ -109,7 +114,7 @@ def _wanted(inputs: Inputs, processes: int) -> dict[str, Any]:
     return {**wanted, "sha256": sha256_hex(canonical_json(wanted))}
 
 
-def _refuse_other(folder: Path, wanted: Mapping[str, Any]) -> None:
+def _refuse_other(folder: Path, wanted: Mapping[str, Any], again: str) -> None:
     path = folder / _IDENTITY
     if not path.exists():
         if any(other.name != _LOCK for other in folder.iterdir()):
@@ -128,7 +133,7 @@ def _refuse_other(folder: Path, wanted: Mapping[str, Any]) -> None:
         changed = ["it cannot be read"]
     raise ArmError(
         f"holds an unfinished training of something else: {'; '.join(changed[:5])}", where=str(folder),
-        next_command=f"{AGAIN}   # deletes it and starts anew",
+        next_command=f"{again}   # deletes it and starts anew",
     )  # fmt: skip
 
 

@@ -138,6 +138,16 @@ def test_what_an_unfinished_training_left_is_deleted_only_when_asked(arm: Arm, h
     assert not (here / "build" / ".my-reward-model-training").exists()
 
 
+def test_an_interruption_says_what_is_kept(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "make", interrupted)
+    status, _, err = arm("arm train")
+    assert status == 130
+    assert "interrupted; what is finished is kept in build/.my-reward-model-training, and the same command goes" in err
+
+
 def test_training_that_was_told_to_stop_says_how_it_goes_on(
     arm: Arm, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

@@ -192,9 +192,21 @@ def test_another_training_is_not_resumed_into(
         make(given(**changes))
     assert stages.calls == []
     assert told in error.value.message
-    assert str(error.value.next_command).startswith("arm train --restart")
+    assert str(error.value.next_command).startswith("arm train recipe.yaml --restart")
     make(given(**changes), restart=True)
     assert stages.calls[0] == "train"
+
+
+def test_weights_that_somebody_removed_are_trained_again(
+    make: Callable[..., Any], stages: Stages, tmp_path: Path
+) -> None:
+    stages.failing["card"] = ArmError("x")
+    with pytest.raises(ArmError):
+        make()
+    stages.failing.clear()
+    (tmp_path / ".toy-training" / "made" / "adapter_model.safetensors").unlink()
+    make()
+    assert stages.calls == ["train", "reload", "evaluate", "figures", "card"]
 
 
 def test_what_failed_before_anything_was_trained_is_in_nobodys_way(make: Callable[..., Any], stages: Stages) -> None:
