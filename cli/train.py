@@ -70,8 +70,8 @@ def command(source: Path, name: str | None, smoke: int | None, restart: bool, ye
         output.note(str(stopped))
         raise click.exceptions.Exit(130) from stopped
     except KeyboardInterrupt as stopped:
-        kept = f"what is finished is kept in {node.work}, and the same command goes on from there"
-        output.note(output.one_line(f"interrupted{'' if smoke else f'; {kept}'}"))
+        then = f"; what is finished is kept in {node.work}, and the same command goes on from there"
+        output.note(output.one_line(f"interrupted{then if smoke is None else ''}"))
         raise click.exceptions.Exit(130) from stopped
     if made is None:  # another process writes it
         return
