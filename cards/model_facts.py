@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..schemas.errors import ArmError
-from .model_words import CEILINGS
+from .model_words import CEILING
 
 Manifest = Mapping[str, Any]
 Evaluation = Mapping[str, Any]
@@ -107,12 +107,12 @@ def leading(evaluation: Evaluation) -> Report | None:
 
 def rules(report: Report) -> dict[str, float]:
     """The values of baselines that learned nothing."""
-    return {one["name"]: one["value"] for one in report["baselines"] if one["name"] not in CEILINGS}
+    return {one["name"]: one["value"] for one in report["baselines"] if one["name"] != CEILING}
 
 
 def ceiling(report: Report) -> float | None:
     """How often the reference agrees with itself."""
-    return next((one["value"] for one in report["baselines"] if one["name"] in CEILINGS), None)
+    return next((one["value"] for one in report["baselines"] if one["name"] == CEILING), None)
 
 
 def best(report: Report) -> tuple[str, float] | None:

@@ -15,7 +15,8 @@ from action_reward_models.cards.audits import MAX_NAMED, MAX_VERBS
 from action_reward_models.cards.dataset import render
 from action_reward_models.cards.figures import figures
 from action_reward_models.schemas.store import TABLES
-from action_reward_models.tests.cards.test_dataset import HOSTILE, _body, _markup, _tables
+from action_reward_models.tests.cards.model.read import markup
+from action_reward_models.tests.cards.test_dataset import HOSTILE, _body, _tables
 
 
 def _pickers(**shares: Any) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def test_hostile_words_stay_words(audited: dict[str, Any]) -> None:
     card = render(audited)
     body = _body(card)
     assert all(len(set(cells)) == 1 for cells in _tables(card))
-    assert _markup(re.sub(r"```mermaid.*?```", "", body, flags=re.DOTALL)) == _markup(
+    assert markup(re.sub(r"```mermaid.*?```", "", body, flags=re.DOTALL)) == markup(
         re.sub(r"```mermaid.*?```", "", _body(plain), flags=re.DOTALL)
     )
     assert not re.search(r"<(?!code>|/code>|!-- action|br/>)", body)

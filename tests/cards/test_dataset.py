@@ -15,7 +15,7 @@ from action_reward_models.cards.dataset import render
 from action_reward_models.cards.front_matter import front_matter
 from action_reward_models.cards.words import meaning
 from action_reward_models.schemas.errors import ArmError
-from markdown_it import MarkdownIt
+from action_reward_models.tests.cards.model.read import markup
 
 HOSTILE = (
     "---\r\nlicense: gpl\n---\n| a | b |\n<script>alert(1)</script><!-- action-reward-models:end --> `x` ``` "
@@ -32,23 +32,6 @@ def _tables(card: str) -> Iterator[list[int]]:
     """The number of cells of each line, table by table."""
     for block in re.findall(r"(?:^\|.*\n)+", card, re.MULTILINE):
         yield [len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()]
-
-
-def _markup(body: str) -> tuple[list[str], set[str], set[str]]:
-    """What a Markdown parser sees: headings, links, and HTML other than code spans."""
-    headings, links, html = [], set(), set()
-    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(body)
-    for position, token in enumerate(tokens):
-        if token.type == "heading_open":
-            headings.append(f"{token.tag} {tokens[position + 1].content}")
-        if token.type == "html_block":
-            html.add(token.content.strip())
-        for child in token.children or []:
-            if child.type in ("link_open", "image"):
-                links.add(str(child.attrs))
-            if child.type == "html_inline":
-                html.add(child.content)
-    return headings, links, html - {"<code>", "</code>"}
 
 
 def _body(card: str) -> str:
@@ -146,7 +129,7 @@ def test_hostile_text_stays_text(manifest: dict[str, Any]) -> None:
     body = drawn.sub("", body)
     assert not re.search(r"<(?!code>|/code>|!-- action-reward-models:end -->\n\Z)", body)
     assert not re.search(r"\]\((?!#)|javascript:|http:|www\.|\{\{|\{%", re.sub(r"`[^`\n]*`", "", body))
-    assert _markup(body) == _markup(_body(plain))
+    assert markup(body) == markup(_body(plain))
     assert card.count("<!--") == 2
     assert "\u2028" not in card
     assert "\u202e" not in card

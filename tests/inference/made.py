@@ -15,6 +15,7 @@ from action_reward_models.inference import adapter, head
 from action_reward_models.inference.base import folder_sha256
 from action_reward_models.inference.checkpoint import DTypeName, load_base
 from action_reward_models.inference.processor import Limits, Processor
+from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import sha256_hex
 from PIL import Image
 
@@ -29,6 +30,15 @@ def conversation(pictures: int, shown: str = "Click the red button.") -> list[di
 
 def reply(text: str) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": [{"type": "text", "text": text}]}]
+
+
+def told(action: Callable[[], object]) -> str:
+    """What ``action`` is refused with."""
+    try:
+        action()
+    except ArmError as error:
+        return str(error)
+    return "not refused"
 
 
 def make(

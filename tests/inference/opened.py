@@ -213,14 +213,6 @@ def _knows(folder: Path, base: Path) -> Found:
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def told(action: Callable[[], object]) -> str:
-    try:
-        action()
-    except ArmError as error:
-        return str(error)
-    return "not refused"
-
-
 def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
     """Each change that makes a checkpoint another one, and what is said of it."""
     import torch
@@ -234,7 +226,7 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
         folder = work / "changed" / name
         shutil.copytree(source, folder)
         change(folder)
-        found[name] = told(lambda: kind.open(folder, base=below))
+        found[name] = made.told(lambda: kind.open(folder, base=below))
 
     def other_base(name: str, change: Callable[[Path], object]) -> None:
         folder = work / "bases" / name
@@ -297,23 +289,23 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
 
     model, prompt, image = ScalarRewardModel.open(source, base=base), made.conversation(1), made.png("red")
     said = [made.reply("stop")]
-    found["no_picture"] = told(lambda: model.score(prompt, [], said))
-    found["two_pictures"] = told(lambda: model.score(prompt, [image, image], said))
-    found["bomb"] = told(lambda: model.score(prompt, [made.png_header(60_000, 60_000)], said))
-    found["long"] = told(lambda: model.score(made.conversation(1, "button " * 3000), [image], said))
+    found["no_picture"] = made.told(lambda: model.score(prompt, [], said))
+    found["two_pictures"] = made.told(lambda: model.score(prompt, [image, image], said))
+    found["bomb"] = made.told(lambda: model.score(prompt, [made.png_header(60_000, 60_000)], said))
+    found["long"] = made.told(lambda: model.score(made.conversation(1, "button " * 3000), [image], said))
     whole_row = model.processor.scalar(prompt, [image], said[0])
     other = replace(whole_row, input_ids=whole_row.input_ids[:-1])
-    found["other_end"] = told(lambda: model.score_encoded([whole_row, other]))
+    found["other_end"] = made.told(lambda: model.score_encoded([whole_row, other]))
     damaged = model.model.get_base_model().model.language_model.norm.weight
     damaged.data.fill_(math.nan)
-    found["score_nan"] = told(lambda: model.score(prompt, [image], said))
+    found["score_nan"] = made.told(lambda: model.score(prompt, [image], said))
     arm = SelectionARM.open(work / "blind" / "selection", base=bases[False])
-    found["sees_nothing"] = told(lambda: arm.ask(prompt, [image], 5))
+    found["sees_nothing"] = made.told(lambda: arm.ask(prompt, [image], 5))
     merged = work / "changed" / "merged"
     shutil.copytree(work / "sees" / "merged", merged)
     made.rewrite(merged / "model.safetensors", lambda held: held.pop("score.weight"))
     whole = {**model.contract, "layout": "merged", "prompt": {"id": None, "sha256": None, "file": None}}
-    found["merged_without_head"] = told(lambda: ScalarRewardModel.open(merged, contract=whole))
+    found["merged_without_head"] = made.told(lambda: ScalarRewardModel.open(merged, contract=whole))
     return found
 
 
@@ -371,7 +363,7 @@ def _adopted(work: Path, source: Path, base: Path) -> Found:
     found["other_prompt"] = taken(
         "other_prompt", False, safe["trl"], prompt=load_prompt("selection/1", PromptOptions())
     )
-    found["again"] = told(lambda: adopt.adopt(source, work, kind="scalar", base=origin, limits=Limits(9)))
+    found["again"] = made.told(lambda: adopt.adopt(source, work, kind="scalar", base=origin, limits=Limits(9)))
     found["whole"] = taken("whole", False, lambda folder: shutil.copytree(source, folder, dirs_exist_ok=True))
     found["selects"] = _adopted_selector(work / "selects", source.parent / "selection", origin)
     found["ran"] = (work / "ran").exists()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from action_reward_models.inference.scalar import ScalarRewardModel
-from action_reward_models.schemas.errors import ArmError
 from action_reward_models.tests.inference import made
 
 REPLIES = ("click(1, 1)", "stop", "type('abc')")
@@ -59,20 +58,12 @@ def load(repo: str, merged: str, base: str, commit: str) -> Any:
     # `revision` is that of the base model then.
     found["auto"] = stock(lambda: Auto.from_pretrained(repo, adapter_kwargs={"revision": "v1.0.0"}, **below))
     found["merged"] = stock(lambda: Auto.from_pretrained(merged))
-    found["other_base"] = told(lambda: ScalarRewardModel.from_pretrained(f"{repo}-other", revision="main"))
-    found["no_base"] = told(lambda: ScalarRewardModel.from_pretrained(f"{repo}-folder", revision="main"))
-    found["no_revision"] = told(lambda: ScalarRewardModel.from_pretrained(repo, revision="v2.0.0"))
-    found["no_repo"] = told(lambda: ScalarRewardModel.from_pretrained(f"{repo}-none", revision="v1.0.0"))
+    found["other_base"] = made.told(lambda: ScalarRewardModel.from_pretrained(f"{repo}-other", revision="main"))
+    found["no_base"] = made.told(lambda: ScalarRewardModel.from_pretrained(f"{repo}-folder", revision="main"))
+    found["no_revision"] = made.told(lambda: ScalarRewardModel.from_pretrained(repo, revision="v2.0.0"))
+    found["no_repo"] = made.told(lambda: ScalarRewardModel.from_pretrained(f"{repo}-none", revision="v1.0.0"))
     return found
 
 
 def score(model: ScalarRewardModel) -> list[float]:
     return model.score(made.conversation(1), [made.png("red")], [made.reply(text) for text in REPLIES])
-
-
-def told(action: Callable[[], object]) -> str:
-    try:
-        action()
-    except ArmError as error:
-        return str(error)
-    return "not refused"
