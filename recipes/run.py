@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ArmError
+from ..schemas.manifest import NAME
 from . import manifest as manifests
 from . import work as works
 from .inputs import Inputs
@@ -66,7 +67,7 @@ def _taken_over(inputs: Inputs, work: Work, out: Path) -> dict[str, Any] | None:
     if manifests.weights_from(last["identity"]) != manifests.weights_from(inputs.identity):
         return None
     shutil.rmtree(work.made, ignore_errors=True)
-    shutil.copytree(out, work.made, ignore=lambda *_: {"evaluation", manifests.NAME, manifests.CARD})
+    shutil.copytree(out, work.made, ignore=lambda *_: {"evaluation", NAME, manifests.CARD})
     training = {key: value for key, value in last["training"].items() if key != "reload"}
     work.finish("reloaded", last["training"]["reload"])
     made: dict[str, Any] = work.finish("weights", {"checkpoint": last["checkpoint"], "training": training})

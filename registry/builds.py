@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from .. import __version__
 from ..builders import reader
 from ..builders.gathering import Progress
 from ..builders.manifest import code_sha256
@@ -19,6 +22,8 @@ from ..recipes.evaluation import predictions
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import NAME, identity_digest, manifest_of
+
+_LOG = "training/log.jsonl"
 
 
 def check_build(folder: Path, progress: Progress = lambda *_: None) -> list[Issue]:
@@ -75,7 +80,14 @@ def check_checkpoint(folder: Path, progress: Progress = lambda *_: None) -> list
 
 def _used_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     """What beside the weights is not what the manifest says that the checkpoint is used with."""
-    said = manifest["checkpoint"]
+    said, made = manifest["checkpoint"], manifest["identity"]
+    for key in ("repo", "commit", "sha256") if made["base"] is not None else ():
+        if said["base"][key] != made["base"][key]:
+            yield f"base.{key} is {said['base'][key]}, and it was trained from {made['base'][key]}"
+    if said["kind"] != made["recipe"].get("kind", said["kind"]):
+        yield f"kind is {said['kind']}, and its recipe trains a {made['recipe']['kind']}"
+    if manifest["training"] is not None and manifest["training"]["curve"] != _curve(folder / _LOG):
+        yield f"training.curve is not what {_LOG} says"
     try:
         contract.refuse_other_prompt(folder, said)
     except ArmError as error:
@@ -97,6 +109,15 @@ def _used_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
                 yield f"base.{key} is {said['base'][key]}, and adapter_config.json has {name} {config.get(name)!r}"
 
 
+def _curve(log: Path) -> list[dict[str, Any]]:
+    """The losses that a training noted."""
+    try:
+        entries = [orjson.loads(line) for line in log.read_bytes().split(b"\n") if line]
+        return [{"step": entry["step"], "loss": entry["loss"]} for entry in entries if "loss" in entry]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
 def _measured_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[Issue]:
     """Evaluations whose figures do not follow from the predictions that are published with them."""
     from ..recipes.evaluation.metrics import recompute
@@ -113,8 +134,19 @@ def _measured_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[I
             continue
         stamp = entry["reports"][0] if entry["reports"] else {}
         found = recompute(rows, manifest["checkpoint"]["kind"], stamp)
-        for key in sorted(key for key in found if key in entry and found[key] != entry[key]):
+        ours = manifest["environment"]["action_reward_models"] == __version__
+        said = [{key: value for key, value in _counted(one, ours).items() if key in found} for one in (found, entry)]
+        for key in sorted(key for key in said[0].keys() & said[1].keys() if said[0][key] != said[1][key]):
             yield Issue(NAME, 0, f"{where}.{key}", f"is not what follows from {path}")
+
+
+def _counted(entry: Mapping[str, Any], ours: bool) -> dict[str, Any]:
+    """What is counted anew of an evaluation: of one that another version made, only the values of its metrics, for
+    that version may tell other things beside them."""
+    if ours:
+        return dict(entry)
+    values = {report["metric"]: report["value"] for report in entry["reports"]}
+    return {"items": entry["items"], "outcomes": entry["outcomes"], "reports": values}
 
 
 def _described(folder: Path, manifest: dict[str, Any]) -> Iterator[Issue]:

@@ -6,6 +6,7 @@ The stages themselves are stand-ins here: what they really do is in test_trainer
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from action_reward_models.cards import model as cards
 from action_reward_models.cards import model_figures
 from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes import probe, reload, run, scoring
+from action_reward_models.recipes import work as works
 from action_reward_models.recipes.evaluation import run as evaluation
 from action_reward_models.recipes.inputs import Inputs
 from action_reward_models.recipes.recipe import Recipe
@@ -300,13 +302,13 @@ def test_what_is_left_of_a_finished_training_is_in_nobodys_way(
 ) -> None:
     """A process ends after the checkpoint was moved; then another recipe, or another evaluation, is asked for."""
     with monkeypatch.context() as killed:
-        killed.setattr(run.works, "remove", lambda _: None)
+        killed.setattr(works, "remove", lambda _: None)
         make()
         make(given(seed=9))
     assert stages.calls[0] == "train"
     other = given(seed=9, evaluation={"split": "validation", "max_items": 5})
     with monkeypatch.context() as killed:
-        killed.setattr(run.shutil, "copytree", half_a_copy)
+        killed.setattr(shutil, "copytree", half_a_copy)
         with pytest.raises(KeyboardInterrupt):
             make(other)
     assert "adapter_model.safetensors" in make(other)["environment"]["files"]

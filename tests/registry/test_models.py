@@ -13,6 +13,7 @@ import pytest
 from action_reward_models.hub_sync import commit, pull, readback
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.hub_sync.local_hub import serve
+from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes.evaluation import recompute
 from action_reward_models.recipes.manifest import manifest_of
 from action_reward_models.registry import Registry
@@ -136,7 +137,7 @@ def card(world: World) -> None:
 
 
 def log(world: World) -> None:
-    (world.built / "training" / "log.jsonl").write_text('{"step": 1, "loss": 0.25}\n')
+    (world.built / "training" / "log.jsonl").write_text('{"step": 1, "loss": 0.5, "epoch": 1}\n')
     world.rewrite()
 
 
@@ -279,6 +280,16 @@ def test_figures_follow_from_the_predictions_or_are_not_published(world: World) 
     world.version("1.0.1")
     world.node.relabel()
     assert wrong in "; ".join(f"{issue.file} {issue.path} {issue.message}" for issue in refusal(world).issues)
+    environment = manifest_of(world.built)["environment"]
+    world.rewrite(evaluations=[{**entry, "slots": [9]}])
+    assert f"manifest.json $.evaluations[0].slots is not what follows from {path}" in issues(world)
+    older = {**environment, "files": manifest_of(world.built)["environment"]["files"], "action_reward_models": "0.0.1"}
+    manifests.write(world.built, {**manifest_of(world.built), "environment": older})
+    assert not [issue for issue in issues(world) if "$.evaluations" in issue], "another version counts other things"
+    measured(world, reports=[{**report, "value": 0.99}, *others])
+    older = {**older, "files": manifest_of(world.built)["environment"]["files"]}
+    manifests.write(world.built, {**manifest_of(world.built), "environment": older})
+    assert wrong in issues(world)
     measured(world)
     rows = (world.built / path).read_bytes().splitlines(keepends=True)
     (world.built / path).write_bytes(b"".join(rows[:3]) + b"{}\n")
@@ -288,6 +299,26 @@ def test_figures_follow_from_the_predictions_or_are_not_published(world: World) 
     world.rewrite()
     missing = f"manifest.json $.evaluations[0] nobody can count again what it says: there is no {path}"
     assert missing in issues(world)
+
+
+CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another base": (lambda said: said["identity"]["base"].update(commit="0" * 40), "it was trained from 000000000000"),
+    "another kind": (
+        lambda said: said["checkpoint"].update(kind="scalar"), "kind is scalar, and its recipe trains a selection_arm"
+    ),
+    "another loss": (
+        lambda said: said["training"]["curve"][0].update(loss=0.01),
+        "training.curve is not what training/log.jsonl says",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "told"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_a_manifest_does_not_contradict_itself(world: World, change: Any, told: str) -> None:
+    said = manifest_of(world.built)
+    change(said)
+    world.rewrite(**{key: said[key] for key in ("identity", "checkpoint", "training")})
+    assert any(told in issue for issue in issues(world)), issues(world)
 
 
 def test_the_commit_of_the_dataset_is_said_when_it_is_known(world: World) -> None:
