@@ -15,7 +15,7 @@ from . import output
     short_help="Merge a trained adapter into its base: one model that serves alone.",
     epilog=output.examples("arm merge build/my-arm --out build/my-arm-merged"),
 )
-@click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New folder.")
 @click.option(
     "--base", type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -30,7 +30,12 @@ def command(checkpoint: Path, out: Path, base: Path | None, as_json: bool) -> No
     model is served with `vllm serve FOLDER --runner pooling --convert classify`.
     """
     from ..recipes.merge import merge
+    from ..schemas.errors import UsageError
 
+    if not checkpoint.is_dir():
+        built, on_hub = Path("build") / checkpoint, len(checkpoint.parts) == 2 and not checkpoint.parent.is_dir()
+        then = f"arm merge {built} --out {out}" if built.is_dir() else f"arm pull {checkpoint}" if on_hub else None
+        raise UsageError("there is no such folder", where=str(checkpoint), next_command=then)
     with output.progress() as show:
         show("merging", 0, 1)
         made = merge(checkpoint, out, base=base)

@@ -15,6 +15,7 @@ from ..recipes import manifest as models
 from ..recipes.checks import Checked, Given, Skipped, check
 from ..schemas import manifest as manifests
 from ..schemas.errors import ArmError, Issue
+from ..schemas.versions import parse
 from ..schemas.yamlfile import YamlFile, read
 from .alone import FILE, declaring
 from .sources.lock import NAME as LOCK
@@ -97,8 +98,14 @@ class _AtHand:
         for registry in self._registries():
             if _is(registry.parent / "build" / name, reference):
                 return replace(given, dataset=registry.parent / "build" / name)
-            if _declares(registry, reference):
+            declared_version = _declared(registry, reference.repo)
+            if declared_version == reference.version:
                 return _absent(given, "dataset", f"{reference} is not built", f"arm build {registry}")
+            publishes = given.target is not None and given.target.resolve() == registry
+            if publishes and declared_version and parse(reference.version) > parse(declared_version):
+                raise ValueError(
+                    f"names {reference}, and {declared_version} is the newest that {given.target} declares"
+                )
         locked = self.lock.references.get(reference.key)
         if locked is None and self.hub is not None:
             raise _UnpinnedError(reference, "dataset", self.file.path)
@@ -195,15 +202,14 @@ def _is(folder: Path, reference: Reference) -> bool:
     return (f"{identity['namespace']}/{identity['name']}", identity["version"]) == (reference.repo, reference.version)
 
 
-def _declares(registry: Path, reference: Reference) -> bool:
-    """Whether this version of this dataset is the registry's own. One that cannot be read declares nothing here."""
+def _declared(registry: Path, repo: str) -> str | None:
+    """The version of the dataset ``repo`` that is the registry's own. One that cannot be read declares nothing here."""
     try:
         data = read(registry, "registry/1").data
     except ArmError:
-        return False
-    repo = f"{data['namespace']}/{reference.repo.partition('/')[2]}"
-    found = [f"{data['namespace']}/{one['name']}@{one['version']}" for one in data["datasets"]]
-    return repo == reference.repo and f"{repo}@{reference.version}" in found
+        return None
+    versions = {f"{data['namespace']}/{one['name']}": str(one["version"]) for one in data["datasets"]}
+    return versions.get(repo)
 
 
 def _cached(repo: str, commit: str) -> Path | None:

@@ -398,3 +398,22 @@ def test_a_package_of_an_extra_that_is_not_installed_is_told(
 def test_which_extra_a_package_is_of(package: str, verb: str, extra: str | None) -> None:
     found = cli._missing(ModuleNotFoundError(name=package), [verb])
     assert (found and found.next_command) == (extra and f'pip install "action-reward-models[{extra}]"')
+
+
+@pytest.mark.parametrize(
+    ("named", "then"),
+    [
+        ("mine", "arm merge build/mine --out merged"),
+        ("somebody/mine@v1.0.0", "arm pull somebody/mine@v1.0.0"),
+        ("build/other", None),
+        ("other", None),
+    ],
+)
+def test_what_is_merged_is_a_folder(
+    named: str, then: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "build" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert cli._run(["merge", named, "--out", "merged", "--json"]) == 2
+    said = orjson.loads(capsys.readouterr().out)
+    assert (said["error"], said["where"], said["next"]) == ("there is no such folder", named, then)

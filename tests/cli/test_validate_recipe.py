@@ -118,6 +118,15 @@ def test_the_registry_s_own_dataset_is_built_not_pinned(example: Path, tmp_path:
     assert rows.next == f"arm build {tmp_path / 'registry.yaml'}"
 
 
+def test_a_version_that_the_registry_will_not_have_is_refused(example: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, ("action-reward-models-data@1.0.0", "action-reward-models-data@1.0.1"))
+    models = 'models:\n  - {name: arm, version: "1.0.0", recipe: recipe.yaml}\n'
+    (tmp_path / "registry.yaml").write_text((example / "registry.yaml").read_text() + models)
+    (issue,) = resolving.check_recipe(path, hub=None, sample=1).issues
+    newest = f"1.0.0 is the newest that {tmp_path / 'registry.yaml'} declares"
+    assert (issue.path, newest in issue.message) == ("$.dataset", True)
+
+
 def test_a_folder_is_refused_where_a_registry_publishes_the_recipe(example: Path, tmp_path: Path) -> None:
     folder = tmp_path / "registry"
     shutil.copytree(example, folder)
