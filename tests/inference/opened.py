@@ -274,6 +274,7 @@ def _refusals(work: Path, bases: dict[bool, Path]) -> dict[str, str]:
     opened("lora_shape", weights(lambda held: held.update({lora: torch.ones(4, 64)})))
     opened("no_safetensors", lambda folder: (folder / adapter.WEIGHTS).write_bytes(b"\x80\x02."))
     opened("only_pickle", lambda folder: (folder / adapter.WEIGHTS).rename(folder / "adapter_model.bin"))
+    opened("settings", settings(adapter.CONFIG, arrow_config={"x": 1}))
     opened("module", settings(adapter.CONFIG, megatron_config={"x": 1}, megatron_core="antigravity"))
     opened("no_lora", settings(adapter.CONFIG, peft_type="PROMPT_TUNING"))
     opened("task", settings(adapter.CONFIG, task_type="CAUSAL_LM"))

@@ -109,6 +109,7 @@ REFUSED = {
     "lora_shape": "does not fit the base model: .*size mismatch",
     "no_safetensors": r"adapter_model\.safetensors: is no safetensors file",
     "only_pickle": r"adapter_model\.safetensors: is missing",
+    "settings": "does not fit the base model: ",
     "module": r"\$\.megatron_config: asks for a module to be imported",
     "no_lora": r"\$\.peft_type: describes 'PROMPT_TUNING'",
     "task": r"\$\.task_type: is for CAUSAL_LM, and a scalar is SEQ_CLS",
