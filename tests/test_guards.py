@@ -212,3 +212,53 @@ def test_wheel_builds_a_dataset_outside_the_repo(wheel: Path, tmp_path: Path) ->
     assert "320 x 420 px" in demo.stdout
     absent = "import importlib.util as u; print([m for m in ('torch', 'transformers') if u.find_spec(m)])"
     assert subprocess.run([str(python), "-c", absent], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # it installs torch
+def test_the_extras_score_and_train(wheel: Path, tmp_path: Path) -> None:
+    """In an empty venv: with `inference` a head of another tool is adopted and scores; with `train` a recipe trains."""
+    import orjson
+    import yaml
+    from action_reward_models.tests.recipes import tiny
+    from action_reward_models.tests.tiny_vlm import cached
+
+    base, built = cached.made(), tiny.dataset(tmp_path / "data")
+    venv, work = tmp_path / "venv", tmp_path / "work"
+    work.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    python, arm = venv / "bin" / "python", venv / "bin" / "arm"
+    environment = {k: v for k, v in cached.environment().items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "USE_"))}
+
+    def ran(*command: object) -> str:
+        words = [str(word) for word in command]
+        done = subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    def installed(extra: str) -> str:
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        ran(*pip, "-c", ROOT / "constraints.txt", f"{wheel}[{extra}]")
+        names = "('torch', 'transformers', 'peft', 'trl')"
+        return ran(python, "-c", f"import importlib.util as u; print(*[m for m in {names} if u.find_spec(m)])").strip()
+
+    assert installed("inference") == "torch transformers peft"
+    width = orjson.loads((base / "config.json").read_bytes())["text_config"]["hidden_size"]
+    head = f"{{'weight': torch.linspace(-1, 1, {width})[None]}}"
+    ran(python, "-c", f"import torch, safetensors.torch as s; s.save_file({head}, 'value_head.safetensors')")
+    adopting = ["--kind", "scalar", "--base", base, "--out", "adopted", "--max-tokens", "512"]
+    ran(arm, "adopt", "value_head.safetensors", *adopting)
+    asked = (
+        "from pathlib import Path; from action_reward_models.inference import ScalarRewardModel as M;"
+        "said = lambda who, text: {'role': who, 'content': [{'type': 'text', 'text': text}]};"
+        f"model = M.open(Path('adopted'), base=Path({str(base)!r}));"
+        "print(*model.score([said('user', 'Click.')], [], [[said('assistant', 'a')], [said('assistant', 'b')]]))"
+    )
+    first, second = map(float, ran(python, "-c", asked).split())
+    assert first != second
+
+    recipe = tiny.data("scalar", dataset={"folder": str(built)}, base={"folder": str(base)})
+    (work / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
+    assert installed("train") == "torch transformers peft trl"
+    told = orjson.loads(ran(arm, "train", "recipe.yaml", "--smoke", "1", "--json"))
+    assert told["training"]["steps"] == told["smoke"] == 1

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from action_reward_models.cli import _run
-from action_reward_models.inference import head
 from action_reward_models.inference.processor import Limits
 from action_reward_models.inference.scalar import ScalarRewardModel
 from action_reward_models.inference.selection import SelectionARM
@@ -131,7 +130,6 @@ class _Asked:
         weight.data.zero_()
         entry = self.entry(self.model, "nothing")
         weight.data.copy_(kept)
-        assert head.WEIGHT
         return entry
 
     def short(self) -> dict[str, Any]:
