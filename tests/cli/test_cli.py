@@ -49,7 +49,7 @@ def test_help_loads_nothing_heavy() -> None:
         "except SystemExit: pass\n"
         "print(sorted({m.split('.')[0] for m in sys.modules}"
         " & {'pyarrow', 'datasets', 'PIL', 'jsonschema_rs', 'orjson', 'yaml', 'jinja2', 'huggingface_hub', 'rich',"
-        " 'openai'}))\n"
+        " 'openai', 'torch', 'transformers'}))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
