@@ -12,6 +12,7 @@ from ..schemas.errors import ArmError
 from ..schemas.manifest import NAME
 from . import manifest as manifests
 from . import work as works
+from .checks import refuse
 from .inputs import Inputs
 from .reload import compare
 from .scoring import opened
@@ -42,6 +43,7 @@ def make(
             train(inputs, Work(work), together, steps=None, progress=progress)
         return None
     _refuse_foreign(out, inputs.identity["name"])
+    refuse(inputs.recipe, with_arguments=False)  # also where the weights are here already
     with works.opened(work, inputs, together.count, restart=restart) as mine:
         made = mine.trained()
         if made is None and not restart:

@@ -46,7 +46,7 @@ def train(inputs: Inputs, work: Work, team: Team, *, steps: int | None, progress
     from .checks import refuse
     from .trainers import models, settings, watch
 
-    refuse(inputs.recipe, processes=team.count)
+    refuse(inputs.recipe, with_arguments=team.count == 1)
     logging.disable_progress_bar()  # of loading: progress is told by one function
     recipe = inputs.recipe
     arguments = settings.settings(recipe, work.trainer, name=inputs.identity["name"], steps=steps)

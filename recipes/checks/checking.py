@@ -55,16 +55,15 @@ def check(path: Path, given: Given | None = None, *, sample: int = SAMPLE) -> Ch
     return Checked(tuple(sorted(found.issues)), _once(found.skipped), found.counts)
 
 
-def refuse(recipe: Recipe, *, processes: int) -> None:
-    """What is written and its arguments once more, before anything is trained. Raises ArmError with every problem.
+def refuse(recipe: Recipe, *, with_arguments: bool) -> None:
+    """What is written, and its arguments, once more before anything is made. Raises ArmError with every problem.
 
-    The arguments are left to the trainer where several ``processes`` train together: to try them takes the ways by
-    which they find each other.
+    with_arguments: not where several processes train together, whose ways to find each other a try would take.
     """
     on_disk = recipe.path.is_file()
     found = Findings(read_yaml(recipe.path, "recipe/1") if on_disk else YamlFile(recipe.path, dict(recipe.data), {}))
     declared.check(recipe, Given(), found)
-    if processes == 1:
+    if with_arguments:
         arguments.check(recipe, found)
     if found.issues:
         raise ArmError.of(str(recipe.path), sorted(found.issues))

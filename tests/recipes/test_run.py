@@ -199,6 +199,17 @@ def test_another_training_is_not_resumed_into(
     assert stages.calls[0] == "train"
 
 
+def test_what_a_recipe_says_wrong_is_refused_before_anything_is_made(
+    make: Callable[..., Any], stages: Stages, tmp_path: Path
+) -> None:
+    make()
+    with pytest.raises(ArmError) as error:
+        make(given(evaluation={"split": "train"}))
+    assert [issue.path for issue in error.value.issues] == ["$.evaluation.split"]
+    assert stages.calls == []
+    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
+
+
 def test_weights_that_somebody_removed_are_trained_again(
     make: Callable[..., Any], stages: Stages, tmp_path: Path
 ) -> None:
