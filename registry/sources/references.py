@@ -45,9 +45,7 @@ def version_of(text: str, kind: Kind, namespace: str) -> Reference:
     """
     name, at, version = text.partition("@")
     if not namespace and "/" not in name:
-        raise ValueError(
-            f"names no namespace, and no registry.yaml has this recipe in models; write NAMESPACE/{text}"
-        )
+        raise ValueError(f"names no namespace, and no registry.yaml has this recipe in models; write NAMESPACE/{text}")
     repo = name if "/" in name else f"{namespace}/{name}"
     if problem := repo_problem(repo):
         raise ValueError(problem)
