@@ -57,8 +57,11 @@ def declared(name: str) -> tuple[Registry, BuildSpec | ModelSpec]:
             next_command="name a built directory, or NS/NAME@v1.0.0",
         )  # fmt: skip
     registry = Registry.load("registry.yaml")
-    model = next((spec for spec in registry.models if spec.name == name), None)
-    return registry, model or registry.dataset(name)
+    specs: list[BuildSpec | ModelSpec] = [*registry.datasets, *registry.models]
+    known = {spec.name: spec for spec in specs}
+    if name not in known:
+        raise UsageError(f"there is no dataset or checkpoint {name!r}; there are {', '.join(known)}")
+    return registry, known[name]
 
 
 def built(name: str) -> Path:

@@ -77,5 +77,5 @@ def test_the_build_of_a_name(registry: Path, name: str, then: str) -> None:
 
 
 def test_a_name_that_is_not_declared(registry: Path) -> None:
-    with pytest.raises(UsageError, match="there is no dataset 'other'"):
+    with pytest.raises(UsageError, match="there is no dataset or checkpoint 'other'; there are pages, arm"):
         source.built("other")
