@@ -32,8 +32,8 @@ def _build(toy: Toy, scores: dict[int, list[float | None]], **changes: Any) -> B
     given = toy.lay("candidate_scores", "molmoweb", "scores.jsonl", records, dialect="function", space="pixel")
     spec = PointwiseSpec(PromptSpec("scalar/1"))
     return toy.build(
-        sources=(*toy.sources(), given), tables=(*TABLES, *(["bt_pairs"] if "pairs" in changes else [])), pointwise=spec,
-        images={"states": "embed", "pointwise_scores": "embed"}, **changes,
+        sources=(*toy.sources(), given), tables=(*TABLES, *(["bt_pairs"] if "pairs" in changes else [])),
+        pointwise=spec, images={"states": "embed", "pointwise_scores": "embed"}, **changes,
     )  # fmt: skip
 
 
