@@ -86,8 +86,13 @@ def _used_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"base.{key} is {said['base'][key]}, and it was trained from {made['base'][key]}"
     if said["kind"] != made["recipe"].get("kind", said["kind"]):
         yield f"kind is {said['kind']}, and its recipe trains a {made['recipe']['kind']}"
-    if manifest["training"] is not None and manifest["training"]["curve"] != _curve(folder / _LOG):
-        yield f"training.curve is not what {_LOG} says"
+    if (trained := manifest["training"]) is not None:
+        if trained["curve"] != (curve := _curve(folder / _LOG)):
+            yield f"training.curve is not what {_LOG} says"
+        elif curve and [trained["loss_first"], trained["loss_last"]] != [curve[0]["loss"], curve[-1]["loss"]]:
+            yield "training.loss_first and loss_last are not the ends of training.curve"
+        if trained["used"] + sum(trained["unusable"].values()) != trained["rows"]:
+            yield "training.used and training.unusable are not all of training.rows"
     try:
         contract.refuse_other_prompt(folder, said)
     except ArmError as error:
@@ -104,6 +109,10 @@ def _used_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         except ArmError as error:
             yield error.message
             return
+        for key in ("r", "lora_alpha", "use_rslora"):
+            declared = (made["recipe"].get("lora") or {}).get(key)
+            if declared is not None and config.get(key, declared) != declared:
+                yield f"lora.{key} of its recipe is {declared}, and adapter_config.json has {config[key]}"
         for key, name in (("repo", "base_model_name_or_path"), ("commit", "revision")):
             if said["base"]["repo"] is not None and config.get(name) != said["base"][key]:
                 yield f"base.{key} is {said['base'][key]}, and adapter_config.json has {name} {config.get(name)!r}"
@@ -122,7 +131,12 @@ def _measured_otherwise(folder: Path, manifest: Mapping[str, Any]) -> Iterator[I
     """Evaluations whose figures do not follow from the predictions that are published with them."""
     from ..recipes.evaluation.metrics import recompute
 
+    learned = manifest["identity"]["dataset"]
     for number, entry in enumerate(manifest["evaluations"]):
+        asked = entry["dataset"]
+        same = asked["repo"] is not None and all(asked[key] == learned[key] for key in ("repo", "revision"))
+        if same and asked["identity_sha256"] != learned["identity_sha256"]:
+            yield Issue(NAME, 0, f"$.evaluations[{number}].dataset", "is another build than that of $.identity.dataset")
         where, path = f"$.evaluations[{number}]", f"evaluation/{entry['name']}/{predictions.NAME}"
         if path not in manifest["environment"]["files"]:
             yield Issue(NAME, 0, where, f"nobody can count again what it says: there is no {path}")

@@ -290,6 +290,8 @@ def test_figures_follow_from_the_predictions_or_are_not_published(world: World) 
     older = {**older, "files": manifest_of(world.built)["environment"]["files"]}
     manifests.write(world.built, {**manifest_of(world.built), "environment": older})
     assert wrong in issues(world)
+    measured(world, dataset={**entry["dataset"], "identity_sha256": "0" * 64})
+    assert "manifest.json $.evaluations[0].dataset is another build than that of $.identity.dataset" in issues(world)
     measured(world)
     rows = (world.built / path).read_bytes().splitlines(keepends=True)
     (world.built / path).write_bytes(b"".join(rows[:3]) + b"{}\n")
@@ -306,6 +308,11 @@ CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "another kind": (
         lambda said: said["checkpoint"].update(kind="scalar"), "kind is scalar, and its recipe trains a selection_arm"
     ),
+    "more rows": (lambda said: said["training"].update(used=99), "training.used and training.unusable are not all"),
+    "another end": (lambda said: said["training"].update(loss_last=0.01), "are not the ends of training.curve"),
+    "another LoRA": (
+        lambda said: said["identity"]["recipe"].update(lora={"r": 8}), "lora.r of its recipe is 8, and adapter_config"
+    ),
     "another loss": (
         lambda said: said["training"]["curve"][0].update(loss=0.01),
         "training.curve is not what training/log.jsonl says",
@@ -315,6 +322,8 @@ CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 
 @pytest.mark.parametrize(("change", "told"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 def test_a_manifest_does_not_contradict_itself(world: World, change: Any, told: str) -> None:
+    config = orjson.loads((world.built / "adapter_config.json").read_bytes())
+    (world.built / "adapter_config.json").write_bytes(orjson.dumps({**config, "r": 4}))
     said = manifest_of(world.built)
     change(said)
     world.rewrite(**{key: said[key] for key in ("identity", "checkpoint", "training")})
