@@ -119,6 +119,10 @@ def _interval(report: Report) -> str:
     low, high = report["interval_low"], report["interval_high"]
     if low is None or high is None:
         return "; no interval was computed"
+    if low == high:
+        return (
+            "; all of them gave the same value, so that the interval has no width: it says nothing of states not drawn"
+        )
     return f"; the 95 % interval of {text(plain(report['metric']), 80)} goes from {number(low)} to {number(high)}"
 
 
