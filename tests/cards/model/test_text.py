@@ -153,7 +153,7 @@ LIMITS: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("scalar", lambda m: None, "**Few items.** `validation` has 212 candidate sets of 190 states; the 95 % interval of "
      "exact agreement goes from 0.491 to 0.632."),
     ("scalar", lambda m: m["evaluations"][0]["reports"][0].update(interval_low=1.0, interval_high=1.0), "**Few items.**"
-     " `validation` has 212 candidate sets of 190 states; all of them gave the same value, so that the interval has no"),
+     " `validation` has 212 candidate sets of 190 states; all of them gave the same value, so that the interval has"),
     ("scalar", lambda m: None, "**Not asked on `validation`:** 11 of 223 candidate sets"),
     ("scalar", lambda m: None, "**One host.** All items are from `miniwob`"),
     ("scalar", lambda m: m["evaluations"][0].update(split="train"), "**`validation` is what it was trained on.**"),
