@@ -134,8 +134,12 @@ def _evaluated(checkpoint: Checkpoint, how: _How) -> _Side:
     from ..recipes.evaluation.predictions import read
     from ..recipes.recipe import Evaluation
     from ..registry.evaluating import refuse_built, trained_on
+    from ..schemas.errors import UsageError
 
     kind = checkpoint.manifest["checkpoint"]["kind"]
+    if kind == "scalar" and how.orders > 1:
+        raise UsageError(f"{checkpoint.name} is a scalar model, which sees one candidate at a time: it has no order",
+                         next_command="arm evaluate without --orders")  # fmt: skip
     with output.progress() as show, _dataset(checkpoint, how, show) as (folder, source):
         out = how.out or Path("evaluation") / re.sub(r"[^A-Za-z0-9._-]", "-", f"{checkpoint.name}-{how.split}")
         refuse_built(out)

@@ -104,10 +104,9 @@ class Running:
         self._folder, self._path = folder, folder / NAME
         self.done: dict[str, list[Prediction]] = {}  # by item
         self.finished = False
-        folder.mkdir(parents=True, exist_ok=True)
         running, report = _json(folder / _RUNNING), _json(folder / REPORT)
         known = running if running is not None else (report or {}).get("about")
-        if known is None and any(folder.iterdir()):
+        if known is None and folder.exists() and any(folder.iterdir()):
             raise ArmError("is not empty and holds no evaluation", where=str(folder), next_command="--out NEW")
         if known is not None and known != dict(about):
             differs = sorted(key for key in {*known, *about} if known.get(key) != about.get(key))
@@ -115,11 +114,17 @@ class Running:
                 f"holds an evaluation of something else: {', '.join(differs)} differ{'s' if len(differs) == 1 else ''}",
                 where=str(folder), next_command=f"--out NEW, or delete {folder}",
             )  # fmt: skip
-        if known is None:
-            _replace(folder / _RUNNING, orjson.dumps(dict(about)))
-        else:
+        self._about, self._taken = about, known is not None
+        if self._taken:
             self._take_up()
             self.finished = running is None
+
+    def _take(self) -> None:
+        """From the first answer on, the folder is this evaluation's."""
+        if not self._taken:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _replace(self._folder / _RUNNING, orjson.dumps(dict(self._about)))
+            self._taken = True
 
     def _take_up(self) -> None:
         if not self._path.exists():
@@ -146,6 +151,7 @@ class Running:
             if problems := validator.problems(row):
                 raise ArmError(f"a prediction breaks its schema, which is a defect: {problems[:3]}")
             self.done.setdefault(row["item_id"], []).append(row)
+        self._take()
         with self._path.open("ab") as file:
             file.write(b"".join(orjson.dumps(row) + b"\n" for row in rows))
             file.flush()
@@ -153,6 +159,7 @@ class Running:
 
     def write(self, rows: Iterable[Prediction]) -> None:
         """Put these in the place of all that is in the file."""
+        self._take()
         _replace(self._path, b"".join(orjson.dumps(row) + b"\n" for row in rows))
 
     def finish(self, report: Mapping[str, Any]) -> None:

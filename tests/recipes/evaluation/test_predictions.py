@@ -23,6 +23,7 @@ def lines(path: Path, *rows: Any) -> Path:
 
 def test_what_is_added_is_there_at_once(tmp_path: Path) -> None:
     running = Running(tmp_path / "new" / "one", ABOUT)
+    assert not (tmp_path / "new").exists()
     rows = [answered("a", 0), answered("b", None)]
     running.add(rows)
     assert read(tmp_path / "new" / "one") == rows
@@ -51,13 +52,14 @@ def test_what_was_asked_only_in_part_is_asked_again(tmp_path: Path) -> None:
 
 def test_another_evaluation_is_not_mixed_in(tmp_path: Path) -> None:
     running = Running(tmp_path / "x", ABOUT)
+    running.add([answered("a", 0)])
     other = {**ABOUT, "model_sha256": "b"}
     for _ in range(2):  # while it runs, and when it has finished
         with pytest.raises(ArmError, match="something else: model_sha256 differs"):
             Running(tmp_path / "x", other)
         running.finish({"kind": "scalar", "evaluation": {}, "about": ABOUT})
     assert Running(tmp_path / "x", ABOUT).finished
-    assert sorted(p.name for p in (tmp_path / "x").iterdir()) == ["report.json"]
+    assert sorted(p.name for p in (tmp_path / "x").iterdir()) == ["predictions.jsonl", "report.json"]
 
 
 def test_a_folder_of_other_files_is_refused(tmp_path: Path) -> None:
