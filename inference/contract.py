@@ -37,7 +37,30 @@ def read(folder: Path, kind: Kind | None = None) -> Contract:
     except ValueError as error:
         raise ArmError(f"is not JSON: {error}", where=str(path)) from error
     found = manifest.get("checkpoint") if isinstance(manifest, dict) else None
-    return checked(found, str(path), kind)
+    contract = checked(found, str(path), kind)
+    _refuse_other_files(folder, manifest)
+    return contract
+
+
+def _refuse_other_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Weights, settings and prompts are those that the manifest names; one that is not there is missed by its reader.
+
+    Raises ArmError. A manifest without hashes, of an adopted checkpoint, says nothing of them.
+    """
+    try:
+        files = {name: str(entry["sha256"]) for name, entry in manifest["environment"]["files"].items()}
+    except KeyError:
+        return
+    except (TypeError, AttributeError) as error:
+        raise ArmError("does not say which files are the checkpoint's", where=str(folder / NAME)) from error
+    for name, sha256 in files.items():
+        path = folder / name
+        used = "/" not in name or name.startswith("prompts/")
+        if used and is_safe_path(name) and path.is_file() and (found := file_sha256(path)) != sha256:
+            raise ArmError(
+                f"is not the file that {NAME} names: its sha256 is {found}, and should be {sha256}", where=str(path),
+                next_command=f"arm validate {folder}   # says all that was changed",
+            )  # fmt: skip
 
 
 def checked(contract: Any, where: str, kind: Kind | None = None) -> Contract:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,8 @@ class Size:
     steps: int = 600
 
 
-def make(folder: Path, size: Size, seed: int, told: Callable[[str], object]) -> None:
-    """Write processor and trained model into ``folder``."""
+def make(folder: Path, size: Size, seed: int, unseen: Collection[str], told: Callable[[str], object]) -> None:
+    """Write processor and trained model into ``folder``. ``unseen``: tasks that it is not to see."""
     import torch
     from transformers.utils import logging
 
@@ -68,7 +68,8 @@ def make(folder: Path, size: Size, seed: int, told: Callable[[str], object]) -> 
     processor = Processor(folder, Limits(max_tokens=256))
     torch.manual_seed(seed)
     model = _model(size, processor)
-    _train(model, processor, size.steps, scenes.chance_of(seed), told)
+    made = [scene for scene in scenes.scenes(4000, 10_000) if scene.task not in unseen]
+    _train(model, processor, made, size.steps, scenes.chance_of(seed), told)
     model.eval().save_pretrained(folder)
 
 
@@ -189,11 +190,13 @@ def _rescale(model: Any) -> None:
                 weight.mul_(4)  # 0.02 is for widths in the thousands
 
 
-def _train(model: Any, processor: Processor, steps: int, chance: random.Random, told: Callable[[str], object]) -> None:
+def _train(
+    model: Any, processor: Processor, made: list[scenes.Scene], steps: int, chance: random.Random,
+    told: Callable[[str], object],
+) -> None:  # fmt: skip
     """Next-token loss on replies, half of them captions."""
     import torch
 
-    made = list(scenes.scenes(4000, 10_000))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1.0, (n + 1) / 20, (steps - n) / (0.3 * steps)))
     for number in range(steps):

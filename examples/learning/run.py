@@ -25,6 +25,7 @@ from action_reward_models.registry import Registry
 from action_reward_models.registry.alone import of_recipe
 
 HERE = Path(__file__).parent
+PAGES, SEED = 2000, 1
 CHANCE = 1 / scenes.BUTTONS
 RARE = 0.001  # six results are compared with chance; of 160 machines, one would find one of them beside it
 KINDS = ("selection_arm", "scalar_bt")
@@ -62,7 +63,7 @@ def learn(folder: Path, ready_base: Path | None = None) -> dict[str, Any]:
     for name in ("base", "data"):
         shutil.rmtree(build / name, ignore_errors=True)
     with clock("data"):
-        scenes.write(build / "data", 2000, 0)
+        scenes.write(build / "data", PAGES, SEED)
         registry = Registry.load(folder / "registry.yaml")
         for spec in registry.order():
             registry.build(spec.name, workers=1)
@@ -70,7 +71,8 @@ def learn(folder: Path, ready_base: Path | None = None) -> dict[str, Any]:
         if ready_base is not None:
             shutil.copytree(ready_base, build / "base")
         else:
-            base.make(build / "base", base.Size(), 0, _tell)
+            unseen = {scene.task for scene in scenes.scenes(PAGES, SEED)}
+            base.make(build / "base", base.Size(), 0, unseen, _tell)
     asked: list[dict[str, Any]] = []
     for kind in KINDS:
         for variant, (learned_from, asked_about) in VARIANTS.items():
