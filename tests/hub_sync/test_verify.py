@@ -247,7 +247,7 @@ def test_a_person_may_keep_other_files_below_data(healthy: Path, hub: Hub) -> No
     assert verify_revision(hub, "lab/notes", "main", check_build).issues == ()
     stray = [CommitOperationAdd("data/states/train-9.parquet", b"x")]
     hub.api.create_commit("lab/notes", stray, commit_message="mine", repo_type="dataset")
-    assert "and `load_dataset` reads it" in messages(verify_revision(hub, "lab/notes", "main", check_build))
+    assert "and loaders read it" in messages(verify_revision(hub, "lab/notes", "main", check_build))
 
 
 def test_pull_writes_to_a_new_folder_only(healthy: Path, tmp_path: Path, hub: Hub) -> None:

@@ -210,7 +210,7 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     both = world.running.arm("lineage", "gamma", "--mermaid", "--json", cwd=tmp_path)
     assert both.returncode == 2
     unknown = world.running.arm("lineage", "delta", cwd=tmp_path)
-    assert (unknown.returncode, "there is no dataset 'delta'" in unknown.stderr) == (2, True)
+    assert (unknown.returncode, "there is no dataset or checkpoint 'delta'" in unknown.stderr) == (2, True)
     shutil.rmtree(tmp_path / "build" / "gamma")
     missing = world.running.arm("lineage", "gamma", cwd=tmp_path)
     assert missing.returncode == 1
