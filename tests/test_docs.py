@@ -85,6 +85,7 @@ def test_the_review_guide_runs(tmp_path: Path) -> None:
     run_guide("review.md", tmp_path, "sh sh sh sh")
 
 
+@pytest.mark.slow  # its commands run in the tests of the verbs, too
 def test_the_generating_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in for the servers of models that the guide's endpoints.yaml names, which does batches, too."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))

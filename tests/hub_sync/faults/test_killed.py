@@ -88,6 +88,7 @@ def position(requests: list[Request], method: str, part: str) -> int:
     return max(request.number for request in requests if request.method == method and part in request.path)
 
 
+@pytest.mark.slow  # one death, at a moment of chance, is in the quick tier
 def test_killed_up_to_the_commit_and_at_the_tag(running: Running, built: Path, pools: Callable[[bool], Pool]) -> None:
     """At the commit and the tag before and after, and at some other requests; the slow tier has them all."""
     scene, pool = Scene("quick", running, built), pools(False)
