@@ -14,6 +14,7 @@ import pytest
 from action_reward_models.cards.model import render
 from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.schemas.arrow import arrow_schema
+from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.tests.cards.model import read
 from action_reward_models.tests.cards.model.conftest import of
 from action_reward_models.tests.inference import made, process
@@ -78,6 +79,10 @@ def test_the_code_of_a_card_runs(kind: str, tmp_path: Path) -> None:
         manifest["identity"] |= {"namespace": "local", "dataset": data, "init_from": None}
         rows = publish("local/data", _data(tmp_path / "data"), "dataset")
         manifest["evaluations"][0]["dataset"] = {**data, "commit": rows}
+        own = sorted(path for path in (tmp_path / "made").iterdir() if path.is_file() and path.name != "manifest.json")
+        manifest["environment"]["files"] |= {
+            path.name: {"sha256": file_sha256(path), "bytes": path.stat().st_size} for path in own
+        }
         card = render(manifest)
         (tmp_path / "made" / "manifest.json").write_text(json.dumps(manifest))
         publish(f"local/{name}", tmp_path / "made")
