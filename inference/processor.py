@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..schemas.errors import ArmError
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
+from ..schemas.ids import file_sha256, sha256_hex
 from ..schemas.images import QWEN, QWEN_PICTURE, ImageChecker
 
 if TYPE_CHECKING:
@@ -187,12 +187,6 @@ def plain(message: Message) -> dict[str, Any]:
             for block in content
         ]
     return {"role": message["role"], "content": content}
-
-
-def digest(folder: Path) -> str:
-    """sha256 over the files that decide tokens and pictures, by name."""
-    found = [[name, file_sha256(folder / name)] for name in FILES if (folder / name).is_file()]
-    return sha256_hex(canonical_json(found))
 
 
 def _tokenizer(folder: Path) -> Any:

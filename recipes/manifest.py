@@ -17,8 +17,6 @@ from ..schemas.manifest import NAME, identity_digest, is_safe_path
 from ..schemas.validate import for_schema
 
 CARD, SCHEMA = "README.md", "model_manifest/1"
-# Parts of an identity that say what a checkpoint is called and nothing of what was trained.
-LABELS = ("name", "namespace", "version", "license", "description")
 FOLDER: Mapping[str, None] = {"repo": None, "revision": None, "commit": None}  # where a model in a folder is from
 
 
