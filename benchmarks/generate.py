@@ -29,11 +29,11 @@ from typing import Any
 
 from action_reward_models.benchmarks.make_release import png
 from action_reward_models.benchmarks.processes import memory_kb, run
-from action_reward_models.builders.generate.endpoints import Server
 from action_reward_models.builders.generate.log import shard_of
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.run import run as ask
 from action_reward_models.schemas.ids import sha256_hex
+from action_reward_models.servers.endpoints import Server
+from action_reward_models.servers.requests import Request
 
 MIN_SHARE = 0.9  # of the ideal rate
 MAX_GROWTH = 1.1  # of memory, from the second tenth of the requests to the last
@@ -72,7 +72,7 @@ class Work:
 
 def child(url: str, folder: str, requests: int, in_flight: int, large: bool) -> dict[str, float]:
     """Ask all; seconds without the imports, and the memory on the way (MB)."""
-    from action_reward_models.builders.generate import transport
+    from action_reward_models.servers import transport
 
     assert transport
     pictures = [png(number, 100) for number in range(PICTURES)] if large else []
@@ -94,7 +94,7 @@ def child(url: str, folder: str, requests: int, in_flight: int, large: bool) -> 
 
 
 def measure(large: bool, requests: int, in_flight: int, latency_s: float, rounds: int) -> list[dict[str, Any]]:
-    from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
+    from action_reward_models.tests.servers.stand_in import Script, StandIn
 
     ideal = math.ceil(requests / in_flight) * latency_s
     runs = []

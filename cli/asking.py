@@ -15,12 +15,12 @@ from ..schemas.errors import ArmError, UsageError
 from . import generate_report, output
 
 if TYPE_CHECKING:
-    from ..builders.generate.endpoints import Server
     from ..registry import Registry
     from ..registry.endpoints import Known
     from ..registry.generated import Made, Verb
     from ..registry.generating import Generation
     from ..registry.standing import Standing, Way
+    from ..servers.endpoints import Server
 
 _STOPS = {
     "cap": "stopped: more would pass the cap on spending",
@@ -84,7 +84,7 @@ class Asking:
         click.get_current_context().exit(1 if self.failed else 0)
 
     def _server(self, name: str, known: bool) -> Server:
-        from ..builders.generate.endpoints import Server
+        from ..servers.endpoints import Server
 
         try:
             return self.servers.server(name)
@@ -108,9 +108,9 @@ class Asking:
         batch: bool = False,
     ) -> Standing:  # fmt: skip
         """What is to be sent; whoever pays has agreed."""
-        from ..builders.generate.clients import check_key
         from ..builders.generate.seeding import seed_log
         from ..registry.standing import standing
+        from ..servers.clients import check_key
 
         check_key(server)
         self._say_what_it_rests_on(asked)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..builders.generate.batches.joining import Names, Oddities
     from ..builders.generate.batches.status import BatchStanding
     from ..builders.generate.batches.submit import Submitted
-    from ..builders.generate.endpoints import Server
     from ..registry.generating import Generation
+    from ..servers.endpoints import Server
 
 
 @click.group("label", short_help="Ask a teacher for the declared labels: run, submit, status, collect, cancel, files.")

@@ -11,8 +11,8 @@ from . import generate_options, output
 from .asking import Asking
 
 if TYPE_CHECKING:
-    from ..builders.generate.endpoints import Server
     from ..registry.generating import Generation
+    from ..servers.endpoints import Server
 
 
 @click.command(

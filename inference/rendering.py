@@ -25,6 +25,12 @@ class Shown(NamedTuple):
     shuffle: bool = True  # by hash; else as sampled
 
     @classmethod
+    def to(cls, contract: Row) -> Shown:
+        """As the checkpoint of ``contract`` was trained; the defaults where that is not known."""
+        said = contract.get("candidates")
+        return cls(said["merge"], said["shuffle"]) if said else cls()
+
+    @classmethod
     def of(cls, identity: Row) -> Shown:
         """As a build declared it; the defaults for one that has no such table."""
         said = identity["parameters"].get("selection_sft") or {}
@@ -42,6 +48,22 @@ class Shown(NamedTuple):
         if self.shuffle:
             occurrences.sort(key=lambda found: hash_order("order", set_row["set_id"], found[1], found[2]))
         return [index for index, *_ in occurrences]
+
+
+def shown_in(identity: Row) -> dict[str, Any]:
+    """How a build shows candidates, as a checkpoint's contract keeps it (``checkpoint.candidates``).
+
+    Of its sources those of candidate sets say how their actions are written; else all that say it.
+    """
+    shown = Shown.of(identity)
+    speaking = [source for source in identity["sources"] if source["dialect"] is not None]
+    sets = [source for source in speaking if source["kind"] == "candidate_sets"] or speaking
+    spoken = dict.fromkeys((source["dialect"], source["space"]) for source in sets)
+    return {
+        "spoken": [{"dialect": dialect, "space": space} for dialect, space in spoken],
+        "merge": shown.merge,
+        "shuffle": shown.shuffle,
+    }
 
 
 class Renderer:

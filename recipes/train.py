@@ -14,6 +14,7 @@ import orjson
 
 from ..inference import contract as contracts
 from ..inference.processor import Processor
+from ..schemas import manifest as built
 from ..schemas.errors import ArmError
 from .inputs import Inputs
 from .manifest import manifest_of
@@ -142,8 +143,10 @@ def _refuse_other_start(start: Path, processor: Processor, rows: Rows) -> None:
 
 def _checkpoint(inputs: Inputs, rows: Rows, processor: Processor, model: Any) -> dict[str, Any]:
     from ..inference import head
+    from ..inference.rendering import shown_in
 
     recipe, scored = inputs.recipe, rows.facts.scored
+    ready_made = rows.facts.prompt["id"] is None
     source = inputs.base_source
     return {
         "kind": recipe.kind,
@@ -152,6 +155,7 @@ def _checkpoint(inputs: Inputs, rows: Rows, processor: Processor, model: Any) ->
         "dtype": recipe.dtype,
         "base": {key: source[key] for key in ("repo", "commit", "sha256")},
         "prompt": dict(rows.facts.prompt),
+        "candidates": None if ready_made else shown_in(built.manifest_of(inputs.dataset)["identity"]),
         "processor": processor.contract(),
         "head": scored and {
             "file": head.FILE,

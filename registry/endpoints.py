@@ -13,9 +13,9 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..builders.generate.endpoints import NAME, Endpoints, Server, read_endpoints, variable_of
-from ..builders.generate.urls import is_loopback
 from ..schemas.errors import UsageError
+from ..servers.endpoints import NAME, Endpoints, Server, read_endpoints, variable_of
+from ..servers.urls import is_loopback
 
 VARIABLE = "ARM_ENDPOINTS"
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..builders.gathering import Progress
 from ..builders.generate.batches.ledger import Ledger
 from ..builders.generate.costs import Estimate
-from ..builders.generate.endpoints import Price
 from ..builders.generate.log import SHARDS, AnswerLog
 from ..builders.generate.spec import AskSpec, GenerateSpec
 from ..builders.generate.spend import report
 from ..builders.spec import BuildSpec
 from ..schemas.errors import ArmError
 from ..schemas.jsonl import JsonError, loads_line, read_lines
+from ..servers.endpoints import Price
 from . import graph
 from .endpoints import Known
 from .generated import Made

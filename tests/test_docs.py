@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
+from action_reward_models.tests.servers.stand_in import Script, StandIn
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("README.md")])

@@ -25,13 +25,14 @@ PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
 FLOORS: dict[str, set[str]] = {
     "schemas": set(),
     "prompts": {"schemas"},
-    "builders": {"schemas", "prompts"},
+    "servers": {"schemas", "prompts"},
+    "builders": {"schemas", "prompts", "servers"},
     "cards": {"schemas"},
     "hub_sync": {"schemas", "cards"},
-    "inference": {"schemas", "prompts"},
+    "inference": {"schemas", "prompts", "servers"},
     "recipes": {"schemas", "prompts", "cards", "inference"},
-    "registry": {"schemas", "prompts", "builders", "cards", "hub_sync", "inference", "recipes"},
-    "cli": {"schemas", "prompts", "builders", "cards", "hub_sync", "inference", "recipes", "registry"},
+    "registry": {"schemas", "prompts", "servers", "builders", "cards", "hub_sync", "inference", "recipes"},
+    "cli": {"schemas", "prompts", "servers", "builders", "cards", "hub_sync", "inference", "recipes", "registry"},
 }
 
 

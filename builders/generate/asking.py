@@ -15,9 +15,9 @@ from ...prompts.view import Unrenderable
 from ...schemas.built import Row
 from ...schemas.errors import ArmError
 from ...schemas.ids import hash_order
+from ...servers.requests import Request, chat
 from .. import views
 from .basis import Basis, Pictures, Shelf
-from .requests import Request, chat
 from .spec import AskSpec
 
 _STATE = (

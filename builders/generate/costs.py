@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from .endpoints import Price
-from .requests import Request
+from ...servers.endpoints import Price
+from ...servers.requests import Request
 
 NANO = 1_000_000_000  # nano-dollars of a dollar
 _MOST = 10**9  # tokens of one request that a server may mean

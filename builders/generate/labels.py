@@ -9,8 +9,8 @@ from ...prompts.objects import verdicts
 from ...prompts.replies import Reply, parse_selection
 from ...schemas import jsonl
 from ...schemas.ids import canonical_json
+from ...servers.answers import Answer, Outcome
 from . import written
-from .answers import Answer, Outcome
 from .asking import AskWork, Question
 from .log import AnswerLog
 from .written import Line, Written, choices_of, joined

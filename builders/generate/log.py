@@ -20,7 +20,7 @@ import orjson
 
 from ...schemas.errors import ArmError
 from ...schemas.ids import sha256_hex
-from .answers import OUTCOMES, Answer, Outcome
+from ...servers.answers import OUTCOMES, Answer, Outcome
 
 SHARDS = 64
 _BLOCK = 1 << 16

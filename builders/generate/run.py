@@ -11,17 +11,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from ...servers.answers import Answer
+from ...servers.caller import Caller, Clock, Notice, Said
+from ...servers.clients import check_key
+from ...servers.endpoints import Server
+from ...servers.probe import probe
+from ...servers.requests import Request
 from ..executors import LostWorkersError, results
-from .answers import Answer
 from .batches.ledger import Ledger
-from .caller import Caller, Clock, Notice, Said
-from .clients import check_key
-from .endpoints import Server
 from .log import SHARDS, AnswerLog, Claim
-from .probe import probe
-from .requests import Request, Work
 from .spend import Purse
 from .watching import Signals, Watch
+from .work import Work
 
 REFUSALS = 20  # so many in a row, without one success, and nothing more is sent
 GRACE_S = 10.0  # that requests under way have after an interrupt

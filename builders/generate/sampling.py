@@ -11,9 +11,9 @@ from typing import Any
 from ...prompts.render import Message
 from ...prompts.view import Unrenderable
 from ...schemas.ids import sha256_hex
+from ...servers.requests import Request, chat
 from ..actor_messages import actor_prompt
 from .basis import Basis, Pictures, Shelf
-from .requests import Request, chat
 from .spec import SampleSpec
 
 _COLUMNS = ("state_id", "messages_json", "prompt_text", "tools_json", "screenshot_sha256")

@@ -11,7 +11,7 @@ import orjson
 from ...schemas import jsonl
 from ...schemas.errors import ArmError, Issue
 from ...schemas.validate import for_schema
-from .answers import Answer, Choice, Outcome
+from ...servers.answers import Answer, Choice, Outcome
 from .asking import AskWork
 from .basis import Basis
 from .labels import told

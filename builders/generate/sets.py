@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ...servers.answers import Answer, Choice, Outcome
+from ...servers.requests import Request
 from . import written
-from .answers import Answer, Choice, Outcome
 from .log import AnswerLog
-from .requests import Request
 from .sampling import PlannedSet, SampleWork
 from .written import Line, Written, choices_of, joined
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...schemas.errors import ArmError, UsageError
+from ...servers.endpoints import Price
+from ...servers.requests import Request
 from .alive import HOST, started_at, state
 from .costs import NANO, Rates, Tokens, counted, most_tokens
-from .endpoints import Price
-from .requests import Request
 from .spend_file import NAME, connected, create, told, transaction
 
 _UNCOUNTED = 0  # the reservation of what has no price

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from .log import SHARDS, AnswerLog
-from .requests import Work
+from .work import Work
 
 _TOLD_S = 1.0  # between two looks at the log
 

@@ -16,9 +16,9 @@ import orjson
 
 from ...schemas.errors import ArmError
 from ...schemas.ids import canonical_json
-from .answers import Answer, Outcome
+from ...servers.answers import Answer, Outcome
+from ...servers.requests import Request
 from .log import SHARDS, AnswerLog
-from .requests import Request
 
 Key = list[Any]  # ids and numbers by which lines are sorted
 Line = tuple[Key, dict[str, Any]]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from action_reward_models.cli import _run
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
 from action_reward_models.tests.registry.generated_world import Generated
+from action_reward_models.tests.servers.stand_in import Script, StandIn
 
 PRICES = "prices: {stand-in: {input: 1, output: 2, image_tokens: 500, batch: 0.5}}"
 

@@ -95,7 +95,8 @@ def examples(verb: str) -> list[str]:
 
 
 NEED_A_MODEL = ("sample", "label")  # theirs run in test_sample.py and test_label.py
-NEED_TORCH = ("train", "evaluate", "merge", "adopt")  # theirs run in tests/recipes and test_adopt.py
+# theirs run in tests/recipes, test_adopt.py, test_picking.py and test_serve.py
+NEED_TORCH = ("train", "evaluate", "merge", "adopt", "select", "score", "serve")
 NEED_A_HUB = (
     "review",
     "plan",

@@ -17,8 +17,8 @@ from action_reward_models.registry.generated import Made
 from action_reward_models.registry.plan import Plan, Step
 from action_reward_models.registry.standing import Standing
 from action_reward_models.schemas.errors import ArmError
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
 from action_reward_models.tests.registry.generated_world import SAMPLED, Generated
+from action_reward_models.tests.servers.stand_in import Script, StandIn
 
 from .made import Shell, shell
 

@@ -12,8 +12,8 @@ import click
 import pytest
 from action_reward_models.builders.generate.batches import service
 from action_reward_models.schemas.built import BuiltTables
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn, run_batch
 from action_reward_models.tests.registry.generated_world import LABELLED, SAMPLED, Generated
+from action_reward_models.tests.servers.stand_in import BatchScript, Fault, Script, StandIn, run_batch
 
 from .made import PRICES, Shell, shell
 

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from action_reward_models.tests.builders.generate.stand_in import Fault, Script, StandIn
 from action_reward_models.tests.registry.generated_world import SAMPLED, Generated
+from action_reward_models.tests.servers.stand_in import Fault, Script, StandIn
 
 from .made import PRICES, Shell, shell
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from action_reward_models.builders.generate.answers import Answer, Choice
 from action_reward_models.builders.generate.asking import AskWork
 from action_reward_models.builders.generate.log import AnswerLog
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.registry import Registry
 from action_reward_models.registry.endpoints import Known
 from action_reward_models.registry.generated import Made
 from action_reward_models.registry.generating import Generation, generation, write
 from action_reward_models.registry.standing import Standing, standings
+from action_reward_models.servers.answers import Answer, Choice
+from action_reward_models.servers.requests import Request
 from action_reward_models.tests.hub_sync.conftest import write_pages
 
 REGISTRY = """\

@@ -11,7 +11,7 @@ import pytest
 from action_reward_models.hub_sync.hub import Hub
 from action_reward_models.registry import Registry
 from action_reward_models.registry.plan import Options, Step
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
+from action_reward_models.tests.servers.stand_in import Script, StandIn
 
 from ..hub_sync.conftest import Running
 from .generated_world import LABELLED, SAMPLED, Generated, action, refused, said

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from action_reward_models.builders import runner
 from action_reward_models.builders.generate.batches.ledger import Asked, Ledger
-from action_reward_models.builders.generate.endpoints import Price
 from action_reward_models.builders.generate.log import shard_of
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.seeding import seed_log
 from action_reward_models.builders.workspace import BusyError
 from action_reward_models.registry import generating
@@ -19,6 +17,8 @@ from action_reward_models.registry.standing import standing, words_of_failures
 from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.schemas.errors import ArmError, UsageError
 from action_reward_models.schemas.manifest import manifest_of
+from action_reward_models.servers.endpoints import Price
+from action_reward_models.servers.requests import Request
 
 from .generated_world import LABELLED, SAMPLED, Generated, action, refused, said
 

@@ -40,7 +40,8 @@ def test_the_folders_are_the_schemas_and_none_is_empty() -> None:
         "model_manifest",
         "lock",
         "plan",
-    }  # whole files
+        "pick_request",
+    }  # whole files and requests
     assert {folder.name for folder in EXAMPLES.iterdir()} == expected
     for folder in EXAMPLES.iterdir():
         assert {kind.name for kind in folder.iterdir()} == {"good", "bad"}

@@ -27,7 +27,7 @@ ANY_SHAPE = {  # what others wrote: further keys are kept, not refused
 # One file each, with maps whose keys are names; no rows.
 DOCUMENTS = {
     *("registry/1", "endpoints/1", "manifest/1", "prompt_template/1", "recipe/1", "model_manifest/1"),
-    *("lock/1", "plan/1"),
+    *("lock/1", "plan/1", "pick_request/1"),
 }
 # What importers read: their records are somebody else's, but for rows of our own tables.
 SOURCE_RECORDS = {importer.schema for importer in IMPORTERS.values()} - {*store.TABLES.values()}

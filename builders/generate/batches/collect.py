@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..answers import Answer
-from ..endpoints import Server
+from ....servers.answers import Answer
+from ....servers.endpoints import Server
 from ..log import AnswerLog
-from ..requests import Work
 from ..spend import Purse
+from ..work import Work
 from .downloads import download
 from .joining import Decided, Join, Oddities
 from .ledger import Asked, Batch, Ledger

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ....schemas.errors import ArmError
+from ....servers.requests import Request
 from ..log import shard_of
-from ..requests import Request
 from ..spend import Purse
 from .ledger import Asked, Kind, Ledger
 from .places import new_file

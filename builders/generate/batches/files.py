@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ....schemas.errors import ArmError, UsageError
 from ....schemas.jsonl import read_lines
-from ..answers import Answer
-from ..endpoints import BatchLimits
+from ....servers.answers import Answer
+from ....servers.endpoints import BatchLimits
 from ..log import AnswerLog, shard_of
-from ..requests import Work
+from ..work import Work
 from .drafts import Draft
 from .joining import Decided, Join, Names, Oddities
 from .ledger import Asked, Ledger

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ....schemas.ids import canonical_json
 from ....schemas.jsonl import read_lines
-from ..answers import Answer, answer_of
-from ..words import shortened
+from ....servers.answers import Answer, answer_of
+from ....servers.words import shortened
 from .ledger import Asked
 from .lines import Reply, read_reply
 

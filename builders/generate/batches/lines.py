@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..answers import Outcome, parsed
-from ..requests import URL, Request, encoded
-from ..words import shortened
+from ....servers.answers import Outcome, parsed
+from ....servers.requests import URL, Request, encoded
+from ....servers.words import shortened
 
 Shape = Literal["openai", "vllm"]
 _NEVER_RAN = ("batch_expired", "batch_cancelled")

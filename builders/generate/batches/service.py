@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ....schemas.errors import ArmError
-from ..clients import client
-from ..endpoints import Server
-from ..words import retry_after, shortened
+from ....servers.clients import client
+from ....servers.endpoints import Server
+from ....servers.words import retry_after, shortened
 
 if TYPE_CHECKING:
     import openai

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ..endpoints import BatchLimits
-from ..requests import Request
+from ....servers.endpoints import BatchLimits
+from ....servers.requests import Request
 
 Limit = Literal["requests", "bytes", "tokens"]
 _BYTES_PER_TOKEN = 3  # of UTF-8: English has 4 to 5, JSON and code about 3

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....schemas.errors import ArmError, UsageError
-from ..answers import Answer
-from ..endpoints import Server
+from ....servers.answers import Answer
+from ....servers.endpoints import Server
 from ..log import AnswerLog
-from ..requests import Work
 from ..spend import Purse
+from ..work import Work
 from .collect import note_status
 from .joining import Decided
 from .ledger import Batch, Ledger

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from ....schemas.errors import ArmError
-from ..answers import Answer
-from ..endpoints import Server
+from ....servers.answers import Answer
+from ....servers.endpoints import Server
+from ....servers.requests import Request
 from ..log import Claim
-from ..requests import Request, Work
 from ..spend import Purse
+from ..work import Work
 from .drafts import Draft
 from .joining import Names
 from .ledger import Ledger

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+from ....servers.requests import Request
 from ..log import SHARDS, AnswerLog, Claim
-from ..requests import Request, Work
+from ..work import Work
 from .ledger import Ledger
 
 

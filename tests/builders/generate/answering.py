@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from action_reward_models.builders.generate.answers import Answer, Choice
 from action_reward_models.builders.generate.asking import AskWork
 from action_reward_models.builders.generate.log import AnswerLog
-from action_reward_models.builders.generate.requests import Request, Work
 from action_reward_models.builders.generate.sampling import SampleWork
+from action_reward_models.builders.generate.work import Work
+from action_reward_models.servers.answers import Answer, Choice
+from action_reward_models.servers.requests import Request
 
 
 def said(request: Request, *texts: str, finish_reason: str = "stop", **more: Any) -> Answer:

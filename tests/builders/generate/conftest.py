@@ -1,21 +1,7 @@
-"""The stand-in of a file of tests: one process, and for each test as if it had just begun."""
+"""The stand-in of the tests of servers, for those of what is asked of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from action_reward_models.tests.servers.conftest import server, stand_in
 
-import pytest
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
-
-
-@pytest.fixture(scope="module")
-def stand_in() -> Iterator[StandIn]:
-    with StandIn() as server:
-        yield server
-
-
-@pytest.fixture
-def server(stand_in: StandIn) -> StandIn:
-    stand_in.change(Script())
-    stand_in.reset()
-    return stand_in
+__all__ = ["server", "stand_in"]

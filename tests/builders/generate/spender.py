@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from action_reward_models.builders.generate.costs import Rates, Tokens, most_tokens
-from action_reward_models.builders.generate.endpoints import Price
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.spend import Purse
+from action_reward_models.servers.endpoints import Price
+from action_reward_models.servers.requests import Request
 
 PRICE = Price(2.5, 10.0, cached_input=1.25, batch=0.5, image_tokens=1500)
 COMMAND = [sys.executable, "-c", "from action_reward_models.tests.builders.generate.spender import main; main()"]

@@ -12,17 +12,17 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate.caller import LONGEST_WAIT_S, TRIES, Caller, Said
-from action_reward_models.builders.generate.endpoints import Price, Server
-from action_reward_models.builders.generate.probe import probe
-from action_reward_models.builders.generate.requests import Request, encoded
 from action_reward_models.builders.generate.spend import Purse
-from action_reward_models.builders.generate.words import retry_after, words
 from action_reward_models.schemas.errors import ArmError, UsageError
-from action_reward_models.tests.builders.generate.loopback import Reply, key, keyed, loopback
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
-from action_reward_models.tests.builders.generate.stand_in.script import Fault
+from action_reward_models.servers.caller import LONGEST_WAIT_S, TRIES, Caller, Said
+from action_reward_models.servers.endpoints import Price, Server
+from action_reward_models.servers.probe import probe
+from action_reward_models.servers.requests import Request, encoded
+from action_reward_models.servers.words import retry_after, words
 from action_reward_models.tests.builders.generate.toy import FastClock, ToyWork, served
+from action_reward_models.tests.servers.loopback import Reply, key, keyed, loopback
+from action_reward_models.tests.servers.stand_in import Script, StandIn
+from action_reward_models.tests.servers.stand_in.script import Fault
 
 assert key  # a fixture
 PRICE = Price(1.0, 2.0)

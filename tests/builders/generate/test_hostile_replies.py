@@ -9,25 +9,25 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate.answers import answer_of, parsed, usage_of
 from action_reward_models.builders.generate.batches.joining import Join
 from action_reward_models.builders.generate.batches.ledger import FILE, Asked, Ledger
 from action_reward_models.builders.generate.batches.places import batch_file, batches_folder, drop_inputs
 from action_reward_models.builders.generate.batches.service import Service, UnreachableError
-from action_reward_models.builders.generate.endpoints import Price
 from action_reward_models.builders.generate.log import AnswerLog, shard_of
 from action_reward_models.builders.generate.run import run
 from action_reward_models.builders.generate.seeding import seed_log
 from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.builders.generate.spend_file import NAME
-from action_reward_models.builders.generate.words import retry_after, words
 from action_reward_models.builders.generate.written import joined
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import canonical_json
+from action_reward_models.servers.answers import answer_of, parsed, usage_of
+from action_reward_models.servers.endpoints import Price
+from action_reward_models.servers.words import retry_after, words
 from action_reward_models.tests.builders.generate.batches.scenes import Waits
-from action_reward_models.tests.builders.generate.loopback import Reply, keyless, loopback
 from action_reward_models.tests.builders.generate.toy import ToyWork
 from action_reward_models.tests.registry.generated_world import LABELLED, SAMPLED, Generated
+from action_reward_models.tests.servers.loopback import Reply, keyless, loopback
 
 DIGITS = "9" * 400
 DEEP, NESTED = ("[" * n + "]" * n for n in (100_000, 900))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from action_reward_models.builders.generate import sets
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog
-from action_reward_models.builders.generate.requests import Work
 from action_reward_models.builders.generate.run import run
 from action_reward_models.builders.generate.sampling import SampleWork
 from action_reward_models.builders.generate.spec import Draws, SampleSpec
+from action_reward_models.builders.generate.work import Work
 from action_reward_models.tests import processes
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
 from action_reward_models.tests.builders.generate.toy import ToyWork, served
+from action_reward_models.tests.servers.stand_in import Script, StandIn
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Toy
@@ -25,7 +25,7 @@ KNOWN = (
     "openai.resources.chat.completions", "httpx2", *(
         f"action_reward_models.{name}"
         for name in (
-            "builders.generate.run", "builders.generate.sampling", "builders.generate.transport",
+            "builders.generate.run", "builders.generate.sampling", "servers.transport",
             "tests.builders.generate.toy",
         )
     ),

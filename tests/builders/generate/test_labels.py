@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from action_reward_models.builders.generate import labels
-from action_reward_models.builders.generate.answers import Answer, Choice
 from action_reward_models.builders.generate.asking import AskWork
 from action_reward_models.builders.generate.labels import reasoning_of
 from action_reward_models.builders.generate.log import AnswerLog
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.seeding import seed_log
 from action_reward_models.builders.generate.spec import AskSpec
 from action_reward_models.builders.spec import PromptSpec, SelectionSpec
 from action_reward_models.prompts.replies import REPLY_STATUSES
 from action_reward_models.schemas.store import load
 from action_reward_models.schemas.validate import for_schema
+from action_reward_models.servers.answers import Answer, Choice
+from action_reward_models.servers.requests import Request
 from action_reward_models.tests.builders.generate.answering import log, lost, said
 
 if TYPE_CHECKING:

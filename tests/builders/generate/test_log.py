@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate.answers import Answer, Choice, Outcome
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog, shard_of
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.servers.answers import Answer, Choice, Outcome
 
 NOT_PATHS = ("a/b", "a#b", "..", "../../etc/passwd", "a\nb", "", "\0", "ä\u2028", "/", "C:\\x", "con")
 

@@ -14,7 +14,7 @@ from action_reward_models.prompts.render import rendered_sha256
 from action_reward_models.schemas.ids import sha256_hex
 from action_reward_models.schemas.images import decode_data_url
 from action_reward_models.tests.builders.generate.answering import log, over_http
-from action_reward_models.tests.builders.generate.stand_in import StandIn
+from action_reward_models.tests.servers.stand_in import StandIn
 
 if TYPE_CHECKING:
     from tests.builders.conftest import Toy

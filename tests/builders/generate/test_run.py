@@ -10,16 +10,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate import caller, run
-from action_reward_models.builders.generate.answers import Answer
-from action_reward_models.builders.generate.endpoints import Price
+from action_reward_models.builders.generate import run
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog, shard_of
 from action_reward_models.builders.generate.run import REFUSALS, Ran
 from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.schemas.errors import ArmError, UsageError
-from action_reward_models.tests.builders.generate.stand_in import Script, StandIn
-from action_reward_models.tests.builders.generate.stand_in.script import Fault
+from action_reward_models.servers import caller
+from action_reward_models.servers.answers import Answer
+from action_reward_models.servers.endpoints import Price
 from action_reward_models.tests.builders.generate.toy import FastClock, ToyWork, served
+from action_reward_models.tests.servers.stand_in import Script, StandIn
+from action_reward_models.tests.servers.stand_in.script import Fault
 
 PRICE = Price(1.0, 2.0)
 

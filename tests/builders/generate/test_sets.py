@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from action_reward_models.builders.generate import sets
-from action_reward_models.builders.generate.answers import Answer, Choice
 from action_reward_models.builders.generate.log import AnswerLog, shard_of
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.sampling import SampleWork
 from action_reward_models.builders.generate.seeding import seed_log
 from action_reward_models.builders.generate.spec import Draws, SampleSpec
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.validate import for_schema
+from action_reward_models.servers.answers import Answer, Choice
+from action_reward_models.servers.requests import Request
 from action_reward_models.tests.builders.generate.answering import log, lost, said
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 from action_reward_models.builders.generate.costs import NANO, Estimate, Rates, Tokens, counted, most_tokens
-from action_reward_models.builders.generate.endpoints import Price
 from action_reward_models.builders.generate.spend import Purse, report
 from action_reward_models.builders.generate.spend_file import NAME
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.servers.endpoints import Price
 
 from .spender import COMMAND, PRICE, billed, request
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from action_reward_models.builders.chat_template import ChatTemplate
 from action_reward_models.builders.generate.asking import AskWork
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.sampling import SampleWork
 from action_reward_models.builders.generate.spec import AskSpec, Draws, SampleSpec
 from action_reward_models.builders.spec import PromptSpec
+from action_reward_models.servers.requests import Request
 from action_reward_models.tests.builders import tiny_processor
 from tokenizers import Tokenizer
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from action_reward_models.builders.generate.caller import Clock
-from action_reward_models.builders.generate.endpoints import Server
 from action_reward_models.builders.generate.log import shard_of
-from action_reward_models.builders.generate.requests import Request
+from action_reward_models.servers.caller import Clock
+from action_reward_models.servers.endpoints import Server
+from action_reward_models.servers.requests import Request
 
 
 @dataclass(frozen=True)

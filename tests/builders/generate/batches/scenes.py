@@ -11,11 +11,11 @@ from typing import Any
 from action_reward_models.builders.generate.batches.collect import Collected, collect
 from action_reward_models.builders.generate.batches.ledger import Ledger
 from action_reward_models.builders.generate.batches.submit import Submitted, submit
-from action_reward_models.builders.generate.endpoints import BatchLimits, Price, Server
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog, shard_of
-from action_reward_models.builders.generate.requests import Request
 from action_reward_models.builders.generate.spend import Spent, report
-from action_reward_models.tests.builders.generate.stand_in import StandIn
+from action_reward_models.servers.endpoints import BatchLimits, Price, Server
+from action_reward_models.servers.requests import Request
+from action_reward_models.tests.servers.stand_in import StandIn
 
 MODEL = "stand-in"
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(1_000)

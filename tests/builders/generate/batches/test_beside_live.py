@@ -16,7 +16,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     states,
     submitted,
 )
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Script, StandIn
+from action_reward_models.tests.servers.stand_in import BatchScript, Script, StandIn
 
 
 @pytest.mark.parametrize("workers", [1, 2])

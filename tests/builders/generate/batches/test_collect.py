@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate.answers import Answer
 from action_reward_models.builders.generate.batches.collect import collect
 from action_reward_models.builders.generate.batches.ledger import FILE, Ledger
 from action_reward_models.builders.generate.batches.service import Remote, Service
@@ -18,6 +17,7 @@ from action_reward_models.builders.generate.batches.status import status
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog
 from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.servers.answers import Answer
 from action_reward_models.tests.builders.generate.batches.scenes import (
     MODEL,
     Questions,
@@ -30,7 +30,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     states,
     submitted,
 )
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn
+from action_reward_models.tests.servers.stand_in import BatchScript, Fault, Script, StandIn
 
 
 @pytest.fixture(scope="module")

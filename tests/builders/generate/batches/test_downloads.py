@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from action_reward_models.builders.generate.batches.downloads import download
 from action_reward_models.builders.generate.batches.service import Service, UnreachableError
-from action_reward_models.builders.generate.endpoints import Server
+from action_reward_models.servers.endpoints import Server
 from action_reward_models.tests.builders.generate.batches.scenes import Waits
-from action_reward_models.tests.builders.generate.loopback import Reply, loopback
+from action_reward_models.tests.servers.loopback import Reply, loopback
 
 
 def rows(*ids: str) -> bytes:

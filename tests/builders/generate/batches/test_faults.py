@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from action_reward_models.builders.generate.batches.collect import Collected
 from action_reward_models.builders.generate.batches.ledger import Ledger
-from action_reward_models.builders.generate.endpoints import Server
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.servers.endpoints import Server
 from action_reward_models.tests.builders.generate.batches.scenes import (
     Questions,
     collected,
@@ -21,7 +21,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     states,
     submitted,
 )
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn
+from action_reward_models.tests.servers.stand_in import BatchScript, Fault, Script, StandIn
 
 ROWS = ("drop", "repeat", "repeat_other", "both", "unknown", "expired", "garbage", "no_choices", "400", "429", "500")
 # Of one in twenty requests each. The ends of batches come in turn, so that of twenty batches one has each.

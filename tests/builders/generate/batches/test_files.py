@@ -10,9 +10,9 @@ import pytest
 from action_reward_models.builders.generate.batches.collect import collect
 from action_reward_models.builders.generate.batches.files import WrittenFiles, collect_files, write_files
 from action_reward_models.builders.generate.batches.ledger import Ledger
-from action_reward_models.builders.generate.endpoints import BatchLimits
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.servers.endpoints import BatchLimits
 from action_reward_models.tests.builders.generate.batches.scenes import (
     MODEL,
     Questions,
@@ -22,7 +22,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     server_of,
     submitted,
 )
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Script, StandIn, run_batch
+from action_reward_models.tests.servers.stand_in import BatchScript, Script, StandIn, run_batch
 
 
 def written(work: Questions, folder: Path, **limits: Any) -> WrittenFiles:

@@ -14,9 +14,9 @@ from action_reward_models.builders.generate.batches import collect, downloads
 from action_reward_models.builders.generate.batches.drafts import Draft
 from action_reward_models.builders.generate.batches.ledger import Ledger
 from action_reward_models.builders.generate.batches.service import Service
-from action_reward_models.builders.generate.endpoints import Server
 from action_reward_models.builders.generate.log import SHARDS, AnswerLog, Claim
 from action_reward_models.builders.generate.spend import Purse
+from action_reward_models.servers.endpoints import Server
 from action_reward_models.tests.builders.generate.batches.scenes import (
     Questions,
     collected,
@@ -26,7 +26,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     states,
     submitted,
 )
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Script, StandIn
+from action_reward_models.tests.servers.stand_in import BatchScript, Script, StandIn
 
 COUNT = 12
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from action_reward_models.builders.generate.batches.lines import input_line, read_reply
-from action_reward_models.builders.generate.requests import Request
+from action_reward_models.servers.requests import Request
 from action_reward_models.tests.builders.generate.batches.scenes import Questions
 
 BODY = {"choices": [], "model": "m"}

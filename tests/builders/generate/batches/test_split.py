@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from action_reward_models.builders.generate.batches.split import Part, prompt_tokens, too_large
-from action_reward_models.builders.generate.endpoints import BatchLimits
+from action_reward_models.servers.endpoints import BatchLimits
 from action_reward_models.tests.builders.generate.batches.scenes import Questions
 
 

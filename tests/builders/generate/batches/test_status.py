@@ -18,7 +18,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     states,
     submitted,
 )
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn
+from action_reward_models.tests.servers.stand_in import BatchScript, Fault, Script, StandIn
 
 
 def test_status_asks_about_open_batches_and_changes_nothing_else(tmp_path: Path) -> None:

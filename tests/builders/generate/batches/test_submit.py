@@ -17,10 +17,10 @@ from action_reward_models.builders.generate.batches.ledger import Ledger
 from action_reward_models.builders.generate.batches.places import locked
 from action_reward_models.builders.generate.batches.service import Remote
 from action_reward_models.builders.generate.batches.split import Part
-from action_reward_models.builders.generate.endpoints import BatchLimits, Price
 from action_reward_models.builders.generate.log import AnswerLog, shard_of
 from action_reward_models.builders.generate.spend import Purse
 from action_reward_models.schemas.errors import ArmError
+from action_reward_models.servers.endpoints import BatchLimits, Price
 from action_reward_models.tests.builders.generate.batches.scenes import (
     MODEL,
     PICTURE,
@@ -31,7 +31,7 @@ from action_reward_models.tests.builders.generate.batches.scenes import (
     states,
     submitted,
 )
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn
+from action_reward_models.tests.servers.stand_in import BatchScript, Fault, Script, StandIn
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ...schemas.errors import ArmError
+from ..schemas.errors import ArmError
 from .answers import Answer, answer_of, parsed, usage_of
 from .endpoints import Server
 from .requests import Request, encoded
-from .spend import Purse
 from .words import retry_after, words
 
 if TYPE_CHECKING:
@@ -43,6 +42,32 @@ class Clock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class Purse(Protocol):
+    """What pays for requests: it is asked before each is sent, and told what became of it."""
+
+    def reserve(self, request: Request) -> int | None:
+        """A reservation for what it costs at most; None where there is no room for that."""
+
+    def settle(self, reservation: int, usage: Mapping[str, Any] | None) -> object:
+        """It was sent, and the server counted ``usage``; None: it did not say."""
+
+    def release(self, reservation: int) -> object:
+        """It was not sent, or cost nothing."""
+
+
+class Unmetered:
+    """A purse that lets everything pass and counts nothing, for models that are asked once for each action."""
+
+    def reserve(self, request: Request) -> int:
+        return 0
+
+    def settle(self, reservation: int, usage: Mapping[str, Any] | None) -> None:
+        pass
+
+    def release(self, reservation: int) -> None:
+        pass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import openai
 import pytest
-from action_reward_models.tests.builders.generate.stand_in import Fault, Script, StandIn
+from action_reward_models.tests.servers.stand_in import Fault, Script, StandIn
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
-from ...prompts.render import Message
-from ...schemas.ids import canonical_json, sha256_hex
-from ...schemas.images import data_url
+from ..prompts.render import Message
+from ..schemas.ids import canonical_json, sha256_hex
+from ..schemas.images import data_url
 
 URL = "/v1/chat/completions"
 _REFERENCE = "sha256:"
@@ -62,21 +61,6 @@ def encoded(data: Mapping[str, Any]) -> bytes:
         return orjson.dumps(data)
     except TypeError:  # half a surrogate pair in a page's text, an integer of more than 64 bits
         return json.dumps(data, separators=(",", ":")).encode()
-
-
-class Work(Protocol):
-    """Everything that one source asks for. It is sent to worker processes, so that it holds paths and plain data."""
-
-    @property
-    def folder(self) -> Path:
-        """Of the log: answers, ledger, spend."""
-
-    def requests(self, shard: int | None = None) -> Iterator[Request]:
-        """Every request of one shard of the log (None: of all), always in the same order, made as they are taken: what
-        has been taken and dropped is not held."""
-
-    def total(self) -> int:
-        """How many requests there are."""
 
 
 def chat(messages: Sequence[Message], images: Sequence[str]) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from action_reward_models.tests.builders.generate.stand_in import pictures, replies
-from action_reward_models.tests.builders.generate.stand_in.replies import Prompt, Said
-from action_reward_models.tests.builders.generate.stand_in.script import Script, share
+from action_reward_models.tests.servers.stand_in import pictures, replies
+from action_reward_models.tests.servers.stand_in.replies import Prompt, Said
+from action_reward_models.tests.servers.stand_in.script import Script, share
 
 URL = "/v1/chat/completions"
 _OWN = {"top_k", "min_p", "chat_template_kwargs", "repetition_penalty", "structured_outputs"}  # of vLLM, not of OpenAI

@@ -15,7 +15,7 @@ import pytest
 from action_reward_models.prompts.replies import REPLY_STATUSES, parse_selection
 from action_reward_models.schemas.actions import DIALECTS
 from action_reward_models.schemas.images import data_url
-from action_reward_models.tests.builders.generate.stand_in import Fault, Script, StandIn
+from action_reward_models.tests.servers.stand_in import Fault, Script, StandIn
 from PIL import Image
 
 QUESTION = 'Reply with {"selection": N}, where N is the number of the best candidate, from 1 to 4.'

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 import pytest
-from action_reward_models.builders.generate.endpoints import Server
-from action_reward_models.builders.generate.urls import host_of
+from action_reward_models.servers.endpoints import Server
+from action_reward_models.servers.urls import host_of
 
 KEY = "sk-loopback-0123456789"
 VARIABLE = "LOOPBACK_KEY"

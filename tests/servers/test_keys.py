@@ -19,9 +19,9 @@ from typing import Any
 
 import openai
 import pytest
-from action_reward_models.builders.generate.clients import async_client, client
-from action_reward_models.builders.generate.endpoints import Server, read_endpoints
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.servers.clients import async_client, client
+from action_reward_models.servers.endpoints import Server, read_endpoints
 
 from .loopback import ASKED, KEY, VARIABLE, Head, Loopback, Reply, key, keyed, keyless, loopback
 
@@ -245,8 +245,8 @@ def test_the_log_that_openai_writes_when_it_is_told_to(key: str) -> None:
     code = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG)
-from action_reward_models.builders.generate.clients import client
-from action_reward_models.builders.generate.endpoints import Server
+from action_reward_models.servers.clients import client
+from action_reward_models.servers.endpoints import Server
 url = sys.argv[1]
 with client(Server("t", (url,), key="LOOPBACK_KEY", key_hosts=(url.split("/")[2],)), url) as made:
     made.models.list()

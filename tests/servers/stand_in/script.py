@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from action_reward_models.tests.builders.generate.stand_in.routes import ROUTES
+from action_reward_models.tests.servers.stand_in.routes import ROUTES
 
 KINDS = {
     "429": "any three digits: that status with an error in the API's shape",

@@ -6,9 +6,9 @@ import pickle
 from pathlib import Path
 
 import pytest
-from action_reward_models.builders.generate.endpoints import BatchLimits, Endpoints, Price, Server, read_endpoints
-from action_reward_models.builders.generate.urls import host_of, is_loopback, normal
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.servers.endpoints import BatchLimits, Endpoints, Price, Server, read_endpoints
+from action_reward_models.servers.urls import host_of, is_loopback, normal
 
 SECRET = "hunter2-Secret"
 WHOLE = """

@@ -9,8 +9,8 @@
 Replies depend on the request alone (model, messages with their pictures, seed, temperature, number of the choice).
 """
 
-from action_reward_models.tests.builders.generate.stand_in.process import Received, StandIn
-from action_reward_models.tests.builders.generate.stand_in.rows import run_batch
-from action_reward_models.tests.builders.generate.stand_in.script import BatchScript, Fault, Script
+from action_reward_models.tests.servers.stand_in.process import Received, StandIn
+from action_reward_models.tests.servers.stand_in.rows import run_batch
+from action_reward_models.tests.servers.stand_in.script import BatchScript, Fault, Script
 
 __all__ = ["BatchScript", "Fault", "Received", "Script", "StandIn", "run_batch"]

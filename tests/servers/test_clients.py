@@ -15,8 +15,8 @@ from typing import Any
 
 import openai
 import pytest
-from action_reward_models.builders.generate.clients import async_client, check_key, client
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.servers.clients import async_client, check_key, client
 
 from .loopback import ASKED, CHAT, KEY, VARIABLE, Head, Reply, key, keyed, keyless, loopback
 
@@ -128,9 +128,9 @@ class Blocked(importlib.abc.MetaPathFinder):
 @pytest.mark.parametrize("make", [client, async_client])
 @pytest.mark.parametrize("absent", ["openai", "httpx2"])
 def test_without_the_extra(make: Any, absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [n for n in sys.modules if n.split(".")[0] == absent or n.endswith(".generate.transport")]:
+    for name in [n for n in sys.modules if n.split(".")[0] == absent or n.endswith(".servers.transport")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("action_reward_models.builders.generate.transport", raising=False)
+    monkeypatch.delattr("action_reward_models.servers.transport", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Blocked(absent), *sys.meta_path])
     url = "http://127.0.0.1:8000/v1"
     with pytest.raises(UsageError) as caught:
@@ -142,9 +142,9 @@ def test_without_the_extra(make: Any, absent: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_no_missing_extra_is_not_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [n for n in sys.modules if n.endswith(".generate.transport") or n.split(".")[0] == "openai"]:
+    for name in [n for n in sys.modules if n.endswith(".servers.transport") or n.split(".")[0] == "openai"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("action_reward_models.builders.generate.transport", raising=False)
+    monkeypatch.delattr("action_reward_models.servers.transport", raising=False)
     monkeypatch.delitem(sys.modules, "pydantic", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Blocked("pydantic"), *sys.meta_path])
     url = "http://127.0.0.1:8000/v1"
@@ -153,7 +153,9 @@ def test_what_is_no_missing_extra_is_not_called_one(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_package_is_loaded_when_a_client_is_made() -> None:
-    names = ", ".join(f"action_reward_models.builders.generate.{name}" for name in ("clients", "endpoints", "spend"))
+    names = ", ".join(
+        f"action_reward_models.{name}" for name in ("servers.clients", "servers.endpoints", "builders.generate.spend")
+    )
     code = f"import sys; import {names}; print([n for n in ('openai', 'httpx2', 'pyarrow') if n in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said == "[]\n"

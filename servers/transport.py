@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpx2
 import openai
 
-from ... import __version__
-from ...schemas.errors import UsageError
+from .. import __version__
+from ..schemas.errors import UsageError
 from .urls import is_loopback
 
 _NO_KEY = "not-a-key"  # what their clients hold; it is not sent

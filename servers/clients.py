@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ...schemas.errors import ArmError, UsageError
+from ..schemas.errors import ArmError, UsageError
 from .endpoints import Server
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import openai
 import pytest
-from action_reward_models.tests.builders.generate.stand_in import BatchScript, Fault, Script, StandIn, run_batch
-from action_reward_models.tests.builders.generate.stand_in.script import ROWS
+from action_reward_models.tests.servers.stand_in import BatchScript, Fault, Script, StandIn, run_batch
+from action_reward_models.tests.servers.stand_in.script import ROWS
 
 URL: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 

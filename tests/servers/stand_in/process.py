@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from action_reward_models.tests.builders.generate.stand_in.script import Script
+from action_reward_models.tests.servers.stand_in.script import Script
 
-_SERVER = "action_reward_models.tests.builders.generate.stand_in.server"
+_SERVER = "action_reward_models.tests.servers.stand_in.server"
 
 
 @dataclass(frozen=True)

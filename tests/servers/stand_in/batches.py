@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from action_reward_models.tests.builders.generate.stand_in import chat, rows
-from action_reward_models.tests.builders.generate.stand_in.chat import RefusedError
-from action_reward_models.tests.builders.generate.stand_in.script import Script
-from action_reward_models.tests.builders.generate.stand_in.wire import Asked
+from action_reward_models.tests.servers.stand_in import chat, rows
+from action_reward_models.tests.servers.stand_in.chat import RefusedError
+from action_reward_models.tests.servers.stand_in.script import Script
+from action_reward_models.tests.servers.stand_in.wire import Asked
 
 _UNDER_WAY = ("validating", "in_progress", "finalizing")
 _ENDED = {"failed", "completed", "expired", "cancelled"}

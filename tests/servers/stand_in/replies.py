@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from action_reward_models.tests.builders.generate.stand_in.pictures import Picture
-from action_reward_models.tests.builders.generate.stand_in.script import Script, drawn, share
+from action_reward_models.tests.servers.stand_in.pictures import Picture
+from action_reward_models.tests.servers.stand_in.script import Script, drawn, share
 
 _COUNT = re.compile(r"from 1 to (\d+)")
 _NUMBERED = re.compile(r"^\s*(\d+)\. ", re.MULTILINE)

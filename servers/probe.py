@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ...schemas.errors import ArmError, UsageError, plain
-from ...schemas.validate import nearest
+from ..schemas.errors import ArmError, UsageError, plain
+from ..schemas.validate import nearest
 from .caller import Caller, Place, unreachable
 from .words import words
 

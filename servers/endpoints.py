@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...schemas.errors import ArmError, Issue, UsageError
-from ...schemas.validate import json_path, nearest
-from ...schemas.yamlfile import YamlFile, read
+from ..schemas.errors import ArmError, Issue, UsageError
+from ..schemas.validate import json_path, nearest
+from ..schemas.yamlfile import YamlFile, read
 from .urls import host_of, is_loopback, normal
 
 NAME = "endpoints.yaml"

@@ -17,12 +17,12 @@ from time import time
 from typing import Any
 
 import orjson
-from action_reward_models.tests.builders.generate.stand_in import chat
-from action_reward_models.tests.builders.generate.stand_in.batches import Batches
-from action_reward_models.tests.builders.generate.stand_in.chat import RefusedError
-from action_reward_models.tests.builders.generate.stand_in.routes import route_of
-from action_reward_models.tests.builders.generate.stand_in.script import Fault, Script, share
-from action_reward_models.tests.builders.generate.stand_in.wire import Answer, Asked, Connection
+from action_reward_models.tests.servers.stand_in import chat
+from action_reward_models.tests.servers.stand_in.batches import Batches
+from action_reward_models.tests.servers.stand_in.chat import RefusedError
+from action_reward_models.tests.servers.stand_in.routes import route_of
+from action_reward_models.tests.servers.stand_in.script import Fault, Script, share
+from action_reward_models.tests.servers.stand_in.wire import Answer, Asked, Connection
 
 _KEPT_BYTES = 1 << 28  # of bodies in memory
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from action_reward_models.tests.builders.generate.stand_in import chat
-from action_reward_models.tests.builders.generate.stand_in.chat import RefusedError
-from action_reward_models.tests.builders.generate.stand_in.script import BatchScript, Script, drawn
+from action_reward_models.tests.servers.stand_in import chat
+from action_reward_models.tests.servers.stand_in.chat import RefusedError
+from action_reward_models.tests.servers.stand_in.script import BatchScript, Script, drawn
 
 _GARBAGE = '{"id": "batch_req_0", "custom_id": "'
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ...schemas.errors import plain
+from ..schemas.errors import plain
 from .answers import parsed
 
 _LONGEST = 500  # characters that are kept

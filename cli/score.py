@@ -1,0 +1,1 @@
+"""``arm score``: placeholder, replaced at once."""

@@ -1,0 +1,1 @@
+"""``arm select``: placeholder, replaced at once."""

@@ -1,0 +1,1 @@
+"""``arm serve``: placeholder, replaced at once."""

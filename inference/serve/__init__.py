@@ -1,0 +1,1 @@
+"""`arm serve`: a checkpoint behind HTTP, for agents in any language."""
