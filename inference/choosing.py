@@ -30,6 +30,9 @@ class How:
     max_new_tokens: int = 256
 
 
+OR_RAISE = How(otherwise="raise")
+
+
 class Chooser(ABC):
     """A model behind whatever runs it. ``contract``: the manifest's ``checkpoint``; of a prompt alone, what it says."""
 
@@ -44,16 +47,15 @@ class Chooser(ABC):
     def choose_many(
         self,
         requests: Sequence[Request],
-        how: How = How(),
+        how: How = How(),  # noqa: B008  (frozen)
         *,
         renderer: Renderer | None = None,
     ) -> list[Choice]:
         """One choice for each request, in their order. renderer: of the build that the requests are rows of."""
 
     def choose(
-        self, state: Mapping[str, Any], candidates: Sequence[str | Mapping[str, str]], how: How = How(otherwise="raise"),
-        **more: Any,
-    ) -> Choice:  # fmt: skip
+        self, state: Mapping[str, Any], candidates: Sequence[str | Mapping[str, str]], how: How = OR_RAISE, **more: Any
+    ) -> Choice:
         """The choice for one state; ``more``: id, dialect, space, as `pick_request/1` has them. Raises NoChoiceError
         where the model picks none, unless ``how`` says otherwise."""
         request = self.read({"state": state, "candidates": list(candidates), **more})

@@ -6,7 +6,7 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,13 @@ def make(
     repo: str | None = None,
     commit: str | None = None,
     std: float = 0.05,
+    prompt: Mapping[str, Any] = PROMPT,
+    spoken: tuple[str, str | None] | None = None,
 ) -> dict[str, Any]:
     """An adapter checkpoint on ``base`` in ``folder``, manifest included; returns the contract.
 
-    std: of the weights of LoRA and head."""
+    std: of the weights of LoRA and head. prompt: `Prompt.to_json` of a real one, by which the model can be asked to
+    pick. spoken: dialect and space of its data."""
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -85,8 +88,10 @@ def make(
     processor = Processor(base, LIMITS, options)
     processor.save(folder)
     (folder / "prompts").mkdir()
-    digest = sha256_hex(orjson.dumps(PROMPT, option=orjson.OPT_SORT_KEYS))
-    (folder / "prompts" / "own.json").write_bytes(orjson.dumps({**PROMPT, "id": "own/1", "sha256": digest}))
+    parts = {key: prompt[key] for key in PROMPT}
+    digest = sha256_hex(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS))
+    name = prompt.get("id", "own/1")
+    (folder / "prompts" / "own.json").write_bytes(orjson.dumps({**parts, "id": name, "sha256": digest}))
     scored = None
     if kind == "scalar":
         ids = processor.scalar(conversation(0), [], reply("x")).input_ids
@@ -101,12 +106,19 @@ def make(
         "architecture": type(model).__name__,
         "dtype": dtype,
         "base": {"repo": repo, "commit": commit, "sha256": None if repo else folder_sha256(base)},
-        "prompt": {"id": "own/1", "sha256": digest, "file": "prompts/own.json"},
+        "prompt": {"id": name, "sha256": digest, "file": "prompts/own.json"},
+        **({"candidates": shown} if (shown := _shown(spoken)) else {}),
         "processor": processor.contract(),
         "head": scored,
     }
     (folder / "manifest.json").write_bytes(orjson.dumps({"checkpoint": contract}))
     return contract
+
+
+def _shown(spoken: tuple[str, str | None] | None) -> dict[str, Any] | None:
+    if spoken is None:
+        return None
+    return {"spoken": [{"dialect": spoken[0], "space": spoken[1]}], "merge": True, "shuffle": True}
 
 
 def png(colour: str, width: int = 160) -> bytes:
