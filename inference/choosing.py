@@ -47,7 +47,7 @@ class Chooser(ABC):
     def choose_many(
         self,
         requests: Sequence[Request],
-        how: How = How(),  # noqa: B008  (frozen)
+        how: How = How(),
         *,
         renderer: Renderer | None = None,
     ) -> list[Choice]:
