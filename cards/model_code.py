@@ -1,4 +1,4 @@
-"""The code of a model card: four ways to use a checkpoint, each pinned to one revision."""
+"""The code of a model card: ways to use a checkpoint, each pinned to one revision."""
 
 from __future__ import annotations
 
@@ -86,6 +86,33 @@ class Ways:
             f"model = SelectionARM.from_pretrained({self.checkpoint})",
             'reply = model.ask(row["prompt"], images, n)',
             "print(reply.status, reply.selected)  # ok 1: the first candidate that the prompt shows",
+        ])  # fmt: skip
+
+    @property
+    def chosen(self) -> Markdown | None:
+        """A state of one's own; None where nobody knows how to show one, because its rows came ready-made."""
+        checkpoint = self.manifest["checkpoint"]
+        if checkpoint["prompt"]["id"] is None:
+            return None
+        kind = "ScalarRewardModel" if self.scalar else "SelectionARM"
+        seen = '"screenshot": images[0]' if facts.sees(self.manifest) else '"observation_text": "button Search"'
+        ways = (checkpoint.get("candidates") or {}).get("spoken", [])
+        said, more = "", ""
+        if len(ways) == 1:
+            points = f", points in {literal(ways[0]['space'])}" if ways[0]["space"] else ""
+            said = f"  # as the policy writes them: {literal(ways[0]['dialect'])}{points}"
+        else:
+            known = ways or [{"dialect": "function", "space": "pixel"}]
+            more = f", dialect={literal(known[0]['dialect'])}"
+            more += f", space={literal(known[0]['space'])}" if known[0]["space"] else ""
+        return _block([
+            f"from action_reward_models.inference import {kind}",
+            "",
+            f"model = {kind}.from_pretrained({self.checkpoint})",
+            f'state = {{"task": "Find a red chair", "url": "https://example.org/", {seen}}}',
+            f'candidates = ["click(100, 200)", "click(40, 80)"]{said}',
+            f"choice = model.choose(state, candidates{more})",
+            "print(choice.status, choice.selected_index)  # ok 1: the second one; 0-based",
         ])  # fmt: skip
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -32,6 +32,8 @@ def contract(manifest: Manifest) -> list[Row]:
         ["Chat template, variables", _options(processor["template_options"])],
         ["Tokenizer, sha256", code(processor["tokenizer_sha256"])],
     ]
+    if shown := checkpoint.get("candidates"):
+        rows += [["Actions", _spoken(shown["spoken"])], ["Candidates", Markdown(_shown(shown))]]
     if facts.sees(manifest):
         rows += [
             ["Picture, least area", _of(processor["min_pixels"], "pixels")],
@@ -49,6 +51,20 @@ def _base(base: Mapping[str, Any]) -> Markdown:
         return Markdown(f"a folder; sha256 of its files {_or_dash(base['sha256'])}")
     at = Markdown(f" at {code(base['commit'])}") if base["commit"] else ""
     return Markdown(f"{code(base['repo'])}{at}")
+
+
+def _spoken(ways: Sequence[Mapping[str, Any]]) -> Markdown:
+    """How its data wrote actions: dialect, and space of the points."""
+    said = []
+    for way in ways:
+        points = f"points in {code(way['space'])}" if way["space"] else "space not declared"
+        said.append(f"{code(way['dialect'])}, {points}")
+    return Markdown("; ".join(said)) if said else _DASH
+
+
+def _shown(shown: Mapping[str, Any]) -> str:
+    each = "each action once" if shown["merge"] else "all, also equal ones"
+    return f"{each}, {'in an order by hash' if shown['shuffle'] else 'as sampled'}"
 
 
 def _of(value: int | None, unit: str) -> Markdown:

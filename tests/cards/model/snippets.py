@@ -17,20 +17,34 @@ def main(step: str, *given: Any) -> Any:
 
 def make(folder: str, base: str, kind: str, repo: str, commit: str) -> dict[str, Any]:
     """An adapter of the tiny base model, without its manifest; returns its contract."""
+    from action_reward_models.prompts.options import PromptOptions
+    from action_reward_models.prompts.render import load_prompt
     from action_reward_models.tests.inference import made
 
-    return made.make(Path(folder), Path(base), kind, repo=repo, commit=commit)
+    prompt = load_prompt("scalar/1" if kind == "scalar" else "selection/1", PromptOptions()).to_json()
+    spoken = ("function", "pixel")
+    return made.make(Path(folder), Path(base), kind, repo=repo, commit=commit, prompt=prompt, spoken=spoken)
 
 
-def run(row: str, ours: str, peft: str, transformers: str, stock: str) -> dict[str, list[str]]:
-    """What each way prints: ours, PEFT, transformers; and what ours writes in as many tokens as the others."""
+def run(row: str, chosen: str, ours: str, peft: str, transformers: str, stock: str) -> dict[str, list[str]]:
+    """What each way prints: ours on a state and on a row, PEFT, transformers; and ours in as many tokens."""
+    from action_reward_models.inference.choice import NoChoiceError
+
     found: dict[str, list[str]] = {}
-    ways = {"ours": [row, ours], "peft": [row, peft, stock], "transformers": [row, transformers, stock]}
+    ways = {
+        "chosen": [row, chosen],
+        "ours": [row, ours],
+        "peft": [row, peft, stock],
+        "transformers": [row, transformers, stock],
+    }
     for name, code in ways.items():
         space: dict[str, Any] = {}
         with redirect_stdout(io.StringIO()) as out:
             for part in code:
-                exec(compile(part, f"<card: {name}>", "exec"), space)
+                try:
+                    exec(compile(part, f"<card: {name}>", "exec"), space)
+                except NoChoiceError as error:  # weights by chance may pick nothing
+                    print(error.choice.status)
         found[name] = out.getvalue().splitlines()
         if name == "ours" and hasattr(space["model"], "write"):
             asked = space["model"].processor.selection(space["row"]["prompt"], space["images"])

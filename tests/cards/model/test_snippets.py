@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from action_reward_models.cards.model import render
 from action_reward_models.hub_sync.local_hub import serve
+from action_reward_models.inference import choice
 from action_reward_models.schemas.arrow import arrow_schema
 from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.tests.cards.model import read
@@ -88,15 +89,18 @@ def test_the_code_of_a_card_runs(kind: str, tmp_path: Path) -> None:
         publish(f"local/{name}", tmp_path / "made")
         api.create_tag(f"local/{name}", tag=f"v{manifest['identity']['version']}")
         client = {"HF_ENDPOINT": running["url"], "HF_TOKEN": token, "HF_HOME": str(tmp_path / "home")}
-        found = _run("run", *read.snippets(card, "python")[:5], **client, HF_HUB_OFFLINE="0")
+        found = _run("run", *read.snippets(card, "python")[:6], **client, HF_HUB_OFFLINE="0")
     finally:
         assert serve.stop(hub)
     if kind == "scalar":
         scores = {way: json.loads(lines[-1]) for way, lines in found.items()}
         assert len(set(scores["ours"])) == 2
+        assert found["chosen"][0] in ("ok 0", "ok 1")
         assert scores["peft"] == pytest.approx(scores["ours"], abs=1e-5)
         assert scores["transformers"] == pytest.approx(scores["ours"], abs=1e-5)
     else:
+        picked = found["chosen"][0].split()[0]  # of weights by chance: ok, or why nothing was picked
+        assert picked in choice.STATUSES
         assert found["ours"][0].split()[0] in ("ok", "unparsed", "truncated", "out_of_range", "ambiguous")
         assert found["written"][0]
         assert "\n".join(found["peft"]) == "\n".join(found["transformers"]) == found["written"][0]

@@ -55,7 +55,7 @@ def test_the_parent_is_named(selection: dict[str, Any]) -> None:
 def test_code_compiles_and_pins_every_revision(manifest: dict[str, Any]) -> None:
     card = render(manifest)
     snippets = read.snippets(card, "python")
-    assert len(snippets) == 6
+    assert len(snippets) == 7
     base, data = manifest["checkpoint"]["base"], manifest["evaluations"][0]["dataset"]
     version = f"v{manifest['identity']['version']}"
     own = f"{manifest['identity']['namespace']}/{manifest['identity']['name']}"
@@ -69,7 +69,7 @@ def test_code_compiles_and_pins_every_revision(manifest: dict[str, Any]) -> None
                 pinned = given.get("revision") or given["adapter_kwargs"]
                 assert wanted[names[0]] in pinned
                 seen.append(names[0])
-    assert seen.count(own) == 4  # ours, PEFT, transformers, and its processor
+    assert seen.count(own) == 5  # ours twice, PEFT, transformers, and its processor
     assert set(seen) == set(wanted)
 
 
