@@ -253,7 +253,7 @@ def test_hostile_text_stays_text(manifest: dict[str, Any]) -> None:
     assert card.count("<!--") == 2
     assert "\u2028" not in card
     assert "\u202e" not in card
-    assert len(read.snippets(card, "python")) == 6
+    assert len(read.snippets(card, "python")) == 7
     for snippet in read.snippets(card, "python"):
         ast.parse(snippet)
     (said,) = read.snippets(card, "yaml")
