@@ -32,6 +32,7 @@ GOLDEN = {
     "exclusion/dropped": "7a3b41648cf09daaba19549d0f6fb2768cd435ae52f9dc2da8dd21d9de492b2a",
     "eval_prediction/scores": "cde60c6133d5b6911d9f305cd837e3f1f669eb96b10dac454028d48b25f0185b",
     "eval_report/whole": "c47ef10c7740cc3d5cd9965aeda5d2c4213832b90599d0cb8a3eccfa35c21f74",
+    "pick/selection": "1c72c4fb7101f7401dd2e32778d30bf025de23a9683ba273149a400e6ae802df",
 }
 PROVENANCE = {
     "state/1": ["source"],

@@ -46,8 +46,8 @@ def test_the_folders_are_the_schemas_and_none_is_empty() -> None:
     for folder in EXAMPLES.iterdir():
         assert {kind.name for kind in folder.iterdir()} == {"good", "bad"}
         assert all(any(kind.iterdir()) for kind in folder.iterdir())
-    assert len(GOOD) == 76
-    assert len(BAD) == 251
+    assert len(GOOD) == 79
+    assert len(BAD) == 256
     assert len(GOOD) + len(BAD) == sum(path.is_file() for path in EXAMPLES.rglob("*"))
 
 
