@@ -28,12 +28,13 @@ def batches(rows: Sequence[Encoded], tokens: int = TOKENS, *, added: int = 0) ->
         yield batch
 
 
-def refuse_long(rows: Sequence[Encoded], limit: int) -> None:
-    """Raise ArmError for a conversation of more than ``limit`` tokens; nothing is ever cut."""
+def refuse_long(rows: Sequence[Encoded], limit: int, of: str = "") -> None:
+    """Raise ArmError for a conversation of more than ``limit`` tokens; nothing is ever cut. of: what ``rows`` are of,
+    as " of set 3"."""
     for place, row in enumerate(rows):
         if len(row.input_ids) > limit:
             raise ArmError(
-                f"conversation {place} has {len(row.input_ids):,} tokens, and this checkpoint takes {limit:,}"
+                f"conversation {place}{of} has {len(row.input_ids):,} tokens, and this checkpoint takes {limit:,}"
             )
 
 

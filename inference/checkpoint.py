@@ -141,7 +141,7 @@ def _set_head(model: Any, weight: torch.Tensor) -> None:
     it to the type of the base model."""
     import torch
 
-    score = _below(model).score
+    score = below(model).score
     inner = score.modules_to_save["default"] if hasattr(score, "modules_to_save") else score
     inner.weight = torch.nn.Parameter(weight.to(inner.weight.device), requires_grad=False)
     inner.register_forward_pre_hook(lambda _, given: (given[0].float(),))
@@ -165,10 +165,11 @@ def refuse_code(folder: Path) -> None:
 
 def architecture(model: Any) -> str:
     """Name of the class of transformers that holds the whole model, below an adapter."""
-    return type(_below(model)).__name__
+    return type(below(model)).__name__
 
 
-def _below(model: Any) -> Any:
+def below(model: Any) -> Any:
+    """The model of transformers below an adapter, or ``model`` itself."""
     return model.get_base_model() if hasattr(model, "peft_config") else model
 
 

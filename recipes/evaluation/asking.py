@@ -59,11 +59,11 @@ def score(
 ) -> list[Prediction]:
     """Predictions of sets and pairs. Conversations that the model cannot tell apart have one score."""
     encoded = [_conversations(model, unit, renderer, pictures) for unit in chunk]
-    short = {row.same: row for rows in encoded for row in rows if row is not None}
-    found = dict(zip(short, model.score_encoded(list(short.values())), strict=True)) if short else {}
+    scores = model.score_sets([[row for row in rows if row is not None] for rows in encoded])
+    found = [iter(of_unit) for of_unit in scores]
     return [
-        _scored(unit.facts, [found[row.same] if row is not None else None for row in rows])
-        for unit, rows in zip(chunk, encoded, strict=True)
+        _scored(unit.facts, [next(of_unit) if row is not None else None for row in rows])
+        for unit, rows, of_unit in zip(chunk, encoded, found, strict=True)
     ]
 
 

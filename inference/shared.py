@@ -1,0 +1,162 @@
+"""Scores of conversations that begin alike: a model reads what they share once, and goes on from there with each.
+
+What a model keeps of the tokens that it has read, its cache, is copied for every conversation that goes on. Two things
+can go wrong without any error, and change scores: a cache that is not the one of the beginning, as after a first
+conversation went on from it, and positions that do not count on from it. So the first time that conversations of a
+kind are scored in this way, some are read whole as well, and compared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..schemas.errors import ArmError
+from .batches import arrays, batches
+from .checkpoint import below
+from .prefixes import Family, families, pieces, together
+from .processor import Encoded, Processor
+
+if TYPE_CHECKING:
+    import torch
+
+CHECKED = 8  # conversations are read whole, too
+# How far the last state may be from that of the whole conversation, by its length: rounding moves it by 1e-6 and 1e-2.
+APART = {"float32": 1e-3, "bfloat16": 0.1}
+
+
+class Shared:
+    """A scalar model that reads beginnings once. tokens: that a run may hold; see `prefixes.together`.
+
+    check: compare with whole conversations at first use: once for those with pictures and those without, in a run of
+    one family and of several.
+    """
+
+    def __init__(self, model: Any, processor: Processor, tokens: int, *, check: bool = True) -> None:
+        self.model, self.processor, self.tokens = model, processor, tokens
+        whole = below(model)
+        self.body, self.head = getattr(whole, whole.base_model_prefix), whole.score
+        self._checks = check
+        self._checked: set[tuple[bool, bool]] = set()
+
+    def score(self, rows: Sequence[Encoded], sets: Sequence[Sequence[int]]) -> tuple[dict[int, float], list[int]]:
+        """The score of each conversation that shares its beginning with another, by its place, and the places of those
+        that share too little. sets: places of ``rows`` that belong together.
+
+        Raises ArmError where a check finds another state than that of the whole conversation.
+        """
+        import torch
+
+        found, alone = families(rows, sets, self.processor.image_token_id)
+        scores: dict[int, float] = {}
+        with torch.inference_mode():
+            for batch, common in together(found, self.tokens):
+                scores |= self._score(rows, batch, common)
+        return scores, alone
+
+    def _score(self, rows: Sequence[Encoded], batch: Sequence[Family], common: int) -> dict[int, float]:
+        kind = any(rows[family.rows[0]].pictures for family in batch), len(batch) > 1
+        checking = self._checks and kind not in self._checked
+        states = dict(self._states(rows, batch, common, in_two=checking))
+        if checking:
+            self._check(rows, states)
+            self._checked.add(kind)
+        return {place: float(self.head(state[None])[0, 0]) for place, state in states.items()}
+
+    def _states(
+        self, rows: Sequence[Encoded], batch: Sequence[Family], common: int, *, in_two: bool
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the place of each conversation and its last state, (hidden,). in_two: in two pieces and more, so that
+        a check sees a second one."""
+        import torch
+
+        cache = self._read([rows[family.rows[0]] for family in batch], common)
+        beginning = {place: number for number, family in enumerate(batch) for place in family.rows}
+        most = -(-len(beginning) // 2) if in_two else len(beginning)
+        for piece in pieces(rows, list(beginning), len(batch) * common, self.tokens, most):
+            forked = fork(cache, [beginning[place] for place in piece], self.model.device)
+            ends = [rows[place].input_ids[common:] for place in piece]
+            longest = max(map(len, ends))
+            ids = [(*end, *[self.processor.pad_token_id] * (longest - len(end))) for end in ends]
+            hidden = self.body(
+                input_ids=torch.tensor(ids, device=self.model.device),
+                position_ids=self._positions([rows[place] for place in piece], common, common + longest),
+                past_key_values=forked,
+                use_cache=True,
+            ).last_hidden_state  # (B, longest, hidden); what pads a row stands after it, and reaches nothing before
+            for at, (place, end) in enumerate(zip(piece, ends, strict=True)):
+                yield place, hidden[at, len(end) - 1]
+
+    def _read(self, rows: Sequence[Encoded], common: int) -> Any:
+        """The cache of the model after the first ``common`` tokens of each of ``rows``, pictures included."""
+        import torch
+        from transformers import DynamicCache
+
+        given: dict[str, Any] = {"input_ids": torch.tensor([row.input_ids[:common] for row in rows])}
+        if seen := [picture for row in rows for picture in row.pictures]:
+            given |= {key: torch.cat([picture[key] for picture in seen]) for key in ("pixel_values", "image_grid_thw")}
+        given = {key: value.to(self.model.device) for key, value in given.items()}
+        cache = DynamicCache(config=self.model.config.get_text_config())
+        self.body(**given, position_ids=self._positions(rows, 0, common), past_key_values=cache, use_cache=True)
+        return cache
+
+    def _positions(self, rows: Sequence[Encoded], start: int, end: int) -> torch.Tensor:
+        """Positions of the tokens from ``start`` up to ``end``, counted over the whole of each conversation: (rows,
+        tokens), or (3, rows, tokens) for a model that sees. A row that is shorter stays at its last one."""
+        import torch
+
+        found = []
+        for row in rows:
+            positions = positions_of(self.body, row, self.processor.image_token_id)[:, start:end]  # (axes, tokens)
+            missing = end - start - positions.shape[1]
+            found.append(torch.cat([positions, positions[:, -1:].expand(-1, missing)], dim=1))
+        stacked = torch.stack(found, dim=1).to(self.model.device)
+        return stacked if stacked.shape[0] > 1 else stacked[0]
+
+    def _check(self, rows: Sequence[Encoded], states: dict[int, torch.Tensor]) -> None:
+        step = -(-len(states) // CHECKED)
+        places = sorted(states)[::step]
+        most = APART[str(self.body.dtype).removeprefix("torch.")]
+        whole = self._whole([rows[place] for place in places])
+        for place, expected in zip(places, whole, strict=True):
+            if not expected.isfinite().all():
+                continue  # weights are damaged, which is told of its score
+            apart = float((states[place].float() - expected).norm() / expected.norm())
+            if not apart <= most:  # also where it is not a number
+                raise ArmError(
+                    f"reading what candidates share only once gives another state at the scored token than reading a "
+                    f"whole conversation: {apart:.2g} of its length apart, where rounding explains {most:g}",
+                    where=type(below(self.model)).__name__,
+                    next_command="shared=False   # reads every conversation whole: slower, and as in training",
+                )
+
+    def _whole(self, rows: Sequence[Encoded]) -> list[torch.Tensor]:
+        """The last state of each conversation, read from its beginning, with the positions that the model finds."""
+        found: dict[int, torch.Tensor] = {}
+        for batch in batches(rows, self.tokens):
+            some = [rows[place] for place in batch]
+            hidden = self.body(**arrays(self.processor, some, self.model), use_cache=False).last_hidden_state
+            found |= {place: hidden[at, len(rows[place].input_ids) - 1].float() for at, place in enumerate(batch)}
+        return [found[place] for place in range(len(rows))]
+
+
+def fork(cache: Any, rows: Sequence[int], device: Any) -> Any:
+    """A cache that goes on from those ``rows`` of ``cache``, which itself stays as it is."""
+    import torch
+
+    forked = copy.deepcopy(cache)  # some layers write into the tensors that they hold
+    forked.reorder_cache(torch.tensor(rows, device=device))
+    return forked
+
+
+def positions_of(body: Any, row: Encoded, picture: int) -> torch.Tensor:
+    """Positions of a whole conversation: (3, tokens) of a model that sees, as it counts itself; else (1, tokens)."""
+    import torch
+
+    ids = torch.tensor([row.input_ids])
+    if not hasattr(body, "get_rope_index"):
+        return torch.arange(ids.shape[1])[None]
+    grids = torch.cat([one["image_grid_thw"] for one in row.pictures]) if row.pictures else None
+    positions: torch.Tensor = body.get_rope_index(ids, (ids == picture).int(), image_grid_thw=grids)[0][:, 0]
+    return positions
