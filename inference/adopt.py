@@ -43,7 +43,6 @@ NAMES = (
     ("score.weight", "score.bias"),
     ("weight", "bias"),
 )
-PROMPTS: Mapping[Kind, str] = {"selection_arm": "selection", "scalar": "scalar"}
 _REPO = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 ADOPTED = "adopted"  # part of a manifest that no other checkpoint has
 _TORCH = {"format": "pt"}  # transformers refuses files that do not say so
@@ -95,8 +94,10 @@ def adopt(
     """
     if out.exists():
         raise ArmError("is there already", where=str(out), next_command="choose a folder that is not there")
-    if prompt is not None and prompt.kind != PROMPTS[kind]:
-        raise ArmError(f"{prompt.id} is a {prompt.kind} prompt, and a {kind} is asked with a {PROMPTS[kind]} prompt")
+    if prompt is not None and prompt.kind != contract.PROMPTS[kind]:
+        raise ArmError(
+            f"{prompt.id} is a {prompt.kind} prompt, and a {kind} is asked with a {contract.PROMPTS[kind]} prompt"
+        )
     told: list[str] = []
     lora = _adapter(source, kind, told)
     weight = _head(source, lora, _width(base.folder), bias, told) if kind == "scalar" else None

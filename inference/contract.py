@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import orjson
 
+from ..prompts.render import Prompt
 from ..schemas.errors import ArmError, Issue
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import NAME, is_safe_path
@@ -21,9 +22,14 @@ from ..schemas.store import load
 from ..schemas.validate import RowValidator, compile_schema
 from .base import folder_sha256
 from .processor import Limits, Processor
+from .rendering import read_prompt
 
 Kind = Literal["selection_arm", "scalar"]
 Contract = Mapping[str, Any]  # `checkpoint` of a `model_manifest/1`
+PROMPTS: Mapping[Kind, str] = {
+    "selection_arm": "selection",
+    "scalar": "scalar",
+}  # kind of prompt that each is asked with
 _UNCHANGED = "use the files that were published with the checkpoint, unchanged"
 
 
@@ -112,6 +118,33 @@ def refuse_other_prompt(folder: Path, contract: Contract) -> None:
         raise ArmError("the prompt that it was trained with is missing", where=str(path))
     if (found := prompt_sha256(path)) != said["sha256"]:
         raise differs(str(path), "prompt.sha256", said["sha256"], found)
+
+
+def own_prompt(folder: Path | None, contract: Contract) -> Prompt:
+    """The prompt that the checkpoint in ``folder`` was trained with. Raises ArmError when it brings none or another."""
+    said = contract["prompt"]["file"]
+    if folder is None or said is None:
+        raise ArmError(
+            "brings no prompt: say what it is to be asked with", where=str(folder or "the model"),
+            next_command="prompt=load_prompt_file(FILE, SHA256, PromptOptions()), in the command line --prompt FILE "
+            "--prompt-sha256 SHA256",
+        )  # fmt: skip
+    refuse_other_prompt(folder, contract)
+    prompt = read_prompt(folder / said)
+    refuse_other_words(prompt, contract, str(folder))
+    return prompt
+
+
+def refuse_other_words(prompt: Prompt, contract: Contract, where: str) -> None:
+    """Raise ArmError for a prompt of another kind than the model's, and for any but its own where that is known."""
+    kind = contract["kind"]
+    if prompt.kind != PROMPTS[kind]:
+        raise ArmError(
+            f"{prompt.id} is a {prompt.kind} prompt, and a {kind} is asked with a {PROMPTS[kind]} prompt", where=where
+        )
+    said = contract["prompt"]["sha256"]
+    if said is not None and prompt.sha256 != said:
+        raise differs(where, "prompt.sha256", said, prompt.sha256, next_command="leave prompt out: it brings its own")
 
 
 def prompt_sha256(path: Path) -> str:

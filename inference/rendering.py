@@ -78,6 +78,12 @@ class Renderer:
                 self._spoken.setdefault(file["path"], set()).add((source["dialect"] or "", source["space"]))
         self._views: dict[tuple[str, str, str], StateView | Unrenderable] = {}
 
+    def of(self, prompt: Prompt) -> Renderer:
+        """The same build, shown with another prompt."""
+        made = Renderer(prompt, {"sources": []})
+        made._spoken = self._spoken
+        return made
+
     def selection(self, state: Row, set_row: Row, order: Sequence[int]) -> Rendered:
         """The prompt over the candidates ``order`` (0-based) of a set. Raises Unrenderable like the renderer."""
         return self.prompt.selection(self._view(state, set_row), set_row["candidates"], order)

@@ -51,7 +51,10 @@ class Request:
         return len(self.set_row["candidates"])
 
     def images(self, references: Sequence[str]) -> list[bytes]:
-        """Bytes of the pictures that a rendered prompt names by their sha256."""
+        """Bytes of the pictures that a rendered prompt names by their sha256. Raises ArmError for one that is not
+        there."""
+        if missing := [reference for reference in references if reference not in self.pictures]:
+            raise ArmError(f"the picture {missing[0]} is not among those that came with it", where=self.id)
         return [self.pictures[reference] for reference in references]
 
 
@@ -74,13 +77,19 @@ def read(data: Any, spoken: Sequence[Spoken] | None = None, where: str = "the re
     state, picture = _state(data["state"], where)
     view = View(space or "pixel", state["width"], state["height"], state["elements"])
     candidates = [_candidate(index, one, dialect, view) for index, one in enumerate(data["candidates"])]
-    content = {name: state[name] for name in ("task", "url", "turn", "history", "screenshot", "observation_text")}
-    made = data.get("id") or sha256_hex(canonical_json([content, [one["response"] for one in candidates]]))
+    seen = _sha256({name: value for name, value in state.items() if name != "source"}, where)
+    told = [[one["response"], one["thought"]] for one in candidates]
+    made = data.get("id") or _sha256([seen, dialect, space, told], where)
     set_row = {
-        "set_id": made, "state_id": made, "candidates": candidates, "dialect": dialect, "space": space,
+        "set_id": made, "state_id": seen, "candidates": candidates, "dialect": dialect, "space": space,
         "distinct_actions": len({one["action_key"] for one in candidates}),
     }  # fmt: skip
-    return Request(made, {**state, "state_id": made}, set_row, picture)
+    return Request(made, {**state, "state_id": seen}, set_row, picture)
+
+
+def way(dialect: str, space: str | None) -> str:
+    """How actions are written, in words."""
+    return f"{dialect} in {space or 'no declared space'}"
 
 
 def spoken_of(contract: Mapping[str, Any]) -> list[Spoken] | None:
@@ -115,7 +124,7 @@ def _spoken(data: Row, known: Sequence[Spoken] | None, where: str) -> Spoken:
     fits = [one for one in known if all(mine in (None, its) for mine, its in zip(said, one, strict=True))]
     if len(fits) == 1:
         return fits[0]
-    ways = _list(f"{one.dialect} in {one.space or 'no declared space'}" for one in known)
+    ways = _list(way(*one) for one in known)
     if not fits:
         asked = " in ".join(part for part in said if part)
         raise ArmError(
@@ -220,6 +229,14 @@ def loads(data: bytes, where: str, line: int = 0) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise ArmError(f"is not JSON: {error}", where=f"{where}:{line}" if line else where) from error
+
+
+def _sha256(content: Any, where: str) -> str:
+    """Raises ArmError for text that no file can hold."""
+    try:
+        return sha256_hex(canonical_json(content))
+    except UnicodeEncodeError as error:
+        raise ArmError(f"holds half a surrogate pair, U+{ord(error.object[error.start]):04X}", where=where) from error
 
 
 def _list(names: Any) -> str:

@@ -1,7 +1,7 @@
 """A selection ARM in this process: it sees all candidates and says which one is best.
 
 model = SelectionARM.from_pretrained("owner/name", revision="v1.0.0")
-reply = model.ask(prompt, [screenshot], n=5)
+choice = model.choose({"task": "Buy milk", "screenshot": png}, ["click(3, 4)", "click(90, 8)"])
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..prompts.replies import Reply, parse_selection
+from ..schemas.errors import ArmError
 from . import contract as contracts
 from .batches import TOKENS, arrays, batches, refuse_long
+from .choice import Choice, Vote
+from .choosing import How, Local
 from .contract import Contract
 from .fetch import checkpoint
 from .processor import Encoded, Message, Processor
+from .rendering import Renderer
+from .request import Request
 from .scalar import loaded
+from .votes import Asked, asked, choices
 
 NEW_TOKENS = 256
 
@@ -39,7 +45,7 @@ class Written:
     finish_reason: Literal["stop", "length"]
 
 
-class SelectionARM:
+class SelectionARM(Local):
     """A loaded model with its processor and its contract, the manifest's ``checkpoint``. It always writes the likeliest
     next token, so that it answers the same each time."""
 
@@ -83,6 +89,28 @@ class SelectionARM:
             for one, question in zip(written, questions, strict=True)
         ]
 
+    def _pick(self, requests: Sequence[Request], how: How, renderer: Renderer) -> list[Choice]:
+        prompts, settled = asked(requests, how, self.contract, renderer)
+        shown = [self._shown(one) for one in prompts]
+        rows = [row for row in shown if isinstance(row, Encoded)]
+        written = iter(self.write(rows, max_new_tokens=how.max_new_tokens) if rows else ())
+        votes = [
+            row if isinstance(row, Vote) else _vote(one, next(written)) for one, row in zip(prompts, shown, strict=True)
+        ]
+        return choices(requests, prompts, votes, settled, how)
+
+    def _shown(self, one: Asked) -> Encoded | Vote:
+        """The prompt as the model takes it; a vote where it does not. There has to be room for a reply."""
+        try:
+            row = self.processor.selection(one.rendered.messages, one.images)
+        except ArmError as error:
+            return one.failed("unrenderable", error.message)
+        most = self.processor.limits.max_tokens
+        if len(row.input_ids) >= most:
+            told = f"it has {len(row.input_ids):,} tokens, and with a reply this checkpoint takes {most:,}"
+            return one.failed("too_long", told)
+        return row
+
     def write(self, rows: Sequence[Encoded], *, max_new_tokens: int = NEW_TOKENS) -> list[Written]:
         """What the model writes after each prompt. Raises ArmError for a prompt that is longer than the contract
         allows."""
@@ -124,3 +152,7 @@ class SelectionARM:
         ended = end in ids
         kept = ids[: ids.index(end)] if ended else ids
         return Written(self.processor.tokenizer.decode(kept, skip_special_tokens=True), "stop" if ended else "length")
+
+
+def _vote(one: Asked, written: Written) -> Vote:
+    return one.vote(parse_selection(written.text, len(one.order), written.finish_reason), written.text)

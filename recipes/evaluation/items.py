@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ...inference.orders import several
 from ...inference.rendering import Renderer, Shown
 from ...prompts.render import Prompt
 from ...prompts.view import Unrenderable
@@ -172,7 +173,11 @@ class Reading:
         self.pictures.get(rendered.images)
         facts = _facts(state, parsed, view, reference.index, thoughts=renderer.prompt.options.candidate_reasoning)
         facts |= {"item_id": set_row["set_id"], "unit": "set", "repeats": dict(reference.repeats)}
-        orders = list(_orders(set_row, order, self.orders)) if self.kind == "selection_arm" else [range(len(parsed))]
+        orders = (
+            list(several(set_row["set_id"], order, self.orders))
+            if self.kind == "selection_arm"
+            else [range(len(parsed))]
+        )
         return Item(set_row, state, orders, facts), reference.teacher
 
     def _pairs(self, renderer: Renderer | None, pairs: Sequence[Row], states: Mapping[str, Row], items: Items) -> None:
@@ -217,23 +222,6 @@ def _only(tables: BuiltTables, split: str) -> BuiltTables:
         held = {of: part for of, part in kept[name]["splits"].items() if of == split}
         kept[name] = {**kept[name], "splits": held}
     return replace(tables, identity={**tables.identity, "tables": kept})
-
-
-def _orders(set_row: Row, first: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Up to ``most`` different orders, the given one first, the others by hash. Of two candidates there are two."""
-    seen: set[tuple[int, ...]] = set()
-    possible = 1
-    for number in range(2, len(first) + 1):
-        possible *= number
-    tried = 0
-    while len(seen) < min(most, possible):
-        order = tuple(first)
-        if tried:
-            order = tuple(sorted(first, key=lambda index: hash_order("asked", set_row["set_id"], tried, index)))
-        tried += 1
-        if order not in seen:
-            seen.add(order)
-            yield list(order)
 
 
 def _facts(state: Row, parsed: Sequence[Parsed], view: View, reference: int, *, thoughts: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from action_reward_models.builders.audits import baselines as audits
 from action_reward_models.inference.rendering import prompts_in
 from action_reward_models.recipes.evaluation import baselines
-from action_reward_models.recipes.evaluation.items import Items, Pictures, Reading, _facts, _orders, trained_groups
+from action_reward_models.recipes.evaluation.items import Items, Pictures, Reading, _facts, trained_groups
 from action_reward_models.schemas.actions import View, parse
 from action_reward_models.schemas.built import BuiltTables
 from action_reward_models.schemas.errors import ArmError
@@ -144,19 +144,6 @@ def test_what_is_near_the_reference_is_said() -> None:
     assert several.calls
     assert _facts(state, [several, parsed[5]], View("norm1000", 10, 10), 0, thoughts=True)["verb"] == "several"
     assert _facts(state, [several, parsed[5]], View("norm1000", 10, 10), 1, thoughts=True)["verb"] is None
-
-
-def test_orders_are_different_and_follow_from_the_set() -> None:
-    for n in range(2, 6):
-        first = random.Random(n).sample(range(n), n)
-        for most in (1, 2, 4, 24, 119):
-            orders = list(_orders({"set_id": "s"}, first, most))
-            assert orders[0] == first
-            assert len(orders) == min(most, [1, 1, 2, 6, 24, 120][n])
-            assert len({tuple(order) for order in orders}) == len(orders)
-            assert all(sorted(order) == list(range(n)) for order in orders)
-            assert orders == list(_orders({"set_id": "s"}, first, most + 1))[: len(orders)]
-    assert list(_orders({"set_id": "s"}, range(5), 3)) != list(_orders({"set_id": "t"}, range(5), 3))
 
 
 def test_baselines_pick_what_the_audits_of_data_say() -> None:
