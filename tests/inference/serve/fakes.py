@@ -14,6 +14,7 @@ from action_reward_models.inference.choosing import Chooser, How
 from action_reward_models.inference.rendering import Renderer
 from action_reward_models.inference.request import Request, Spoken, read
 
+HOW = How()
 SPOKEN = [Spoken("function", "pixel")]
 
 
@@ -46,7 +47,7 @@ class Fake(Chooser):
         return None
 
     def choose_many(
-        self, requests: Sequence[Request], how: How = How(), *, renderer: Renderer | None = None
+        self, requests: Sequence[Request], how: How = HOW, *, renderer: Renderer | None = None
     ) -> list[Choice]:
         tasks = [one.state["task"] for one in requests]
         self.asked.append(tasks)

@@ -26,7 +26,7 @@ def asking(engine: Engine, *tasks: str) -> list[asyncio.Task[Answered]]:
 
 
 async def until(done: Callable[[], object]) -> None:
-    while not done():  # noqa: ASYNC110 - nothing tells
+    while not done():
         await asyncio.sleep(0.001)
 
 
