@@ -76,15 +76,13 @@ def together(found: Sequence[Family], tokens: int) -> Iterator[tuple[list[Family
         yield batch, batch[-1].common
 
 
-def pieces(
-    rows: Sequence[Encoded], places: Sequence[int], beginnings: int, tokens: int, most: int
-) -> Iterator[list[int]]:
-    """Yield the places of conversations that go on at once, the longest first: at most ``most``, and as many as fit
-    into ``tokens`` beside ``beginnings``, the tokens of what they go on from; one always does."""
+def pieces(rows: Sequence[Encoded], places: Sequence[int], beginnings: int, tokens: int) -> Iterator[list[int]]:
+    """Yield the places of conversations that go on at once, the longest first: as many as fit into ``tokens`` beside
+    ``beginnings``, the tokens of what they go on from, which are held twice; one always does."""
     piece: list[int] = []
     for place in sorted(places, key=lambda at: (-len(rows[at].input_ids), at)):
         longest = len(rows[piece[0]].input_ids) if piece else 0
-        if piece and (len(piece) == most or 2 * beginnings + longest * (len(piece) + 1) > tokens):
+        if piece and 2 * beginnings + longest * (len(piece) + 1) > tokens:
             yield piece
             piece = []
         piece.append(place)

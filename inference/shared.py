@@ -3,13 +3,13 @@
 What a model keeps of the tokens that it has read, its cache, is copied for every conversation that goes on. Two things
 can go wrong without any error, and change scores: a cache that is not the one of the beginning, as after a first
 conversation went on from it, and positions that do not count on from it. So the first time that conversations of a
-kind are scored in this way, some are read whole as well, and compared.
+kind are scored in this way, some go on from their beginning a second time, some are read whole, and all are compared.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..schemas.errors import ArmError
@@ -56,25 +56,29 @@ class Shared:
         return scores, alone
 
     def _score(self, rows: Sequence[Encoded], batch: Sequence[Family], common: int) -> dict[int, float]:
-        kind = any(rows[family.rows[0]].pictures for family in batch), len(batch) > 1
-        checking = self._checks and kind not in self._checked
-        states = dict(self._states(rows, batch, common, in_two=checking))
-        if checking:
-            self._check(rows, states)
-            self._checked.add(kind)
-        return {place: float(self.head(state[None])[0, 0]) for place, state in states.items()}
-
-    def _states(
-        self, rows: Sequence[Encoded], batch: Sequence[Family], common: int, *, in_two: bool
-    ) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the place of each conversation and its last state, (hidden,). in_two: in two pieces and more, so that
-        a check sees a second one."""
         import torch
 
         cache = self._read([rows[family.rows[0]] for family in batch], common)
         beginning = {place: number for number, family in enumerate(batch) for place in family.rows}
-        most = -(-len(beginning) // 2) if in_two else len(beginning)
-        for piece in pieces(rows, list(beginning), len(batch) * common, self.tokens, most):
+        states = dict(self._go_on(rows, beginning, cache, common))
+        kind = any(rows[family.rows[0]].pictures for family in batch), len(batch) > 1
+        if self._checks and kind not in self._checked:
+            some = sorted(beginning)[:: -(-len(beginning) // CHECKED)]
+            again = dict(self._go_on(rows, {place: beginning[place] for place in some}, cache, common))
+            self._check(rows, some, states, again)
+            self._checked.add(kind)
+        scores = self.head(torch.stack(list(states.values())))[:, 0]  # (conversations, hidden) -> (conversations,)
+        return dict(zip(states, scores.float().tolist(), strict=True))
+
+    def _go_on(
+        self, rows: Sequence[Encoded], beginning: Mapping[int, int], cache: Any, common: int
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the place of each conversation and its last state, (hidden,). beginning: of each place, which row of
+        ``cache`` it goes on from."""
+        import torch
+
+        beginnings = len(set(beginning.values())) * common
+        for piece in pieces(rows, list(beginning), beginnings, self.tokens):
             forked = fork(cache, [beginning[place] for place in piece], self.model.device)
             ends = [rows[place].input_ids[common:] for place in piece]
             longest = max(map(len, ends))
@@ -114,22 +118,21 @@ class Shared:
         stacked = torch.stack(found, dim=1).to(self.model.device)
         return stacked if stacked.shape[0] > 1 else stacked[0]
 
-    def _check(self, rows: Sequence[Encoded], states: dict[int, torch.Tensor]) -> None:
-        step = -(-len(states) // CHECKED)
-        places = sorted(states)[::step]
+    def _check(self, rows: Sequence[Encoded], some: Sequence[int], *found: Mapping[int, torch.Tensor]) -> None:
+        """Raise ArmError unless all of ``found`` have, at the places ``some``, the states of whole conversations."""
         most = APART[str(self.body.dtype).removeprefix("torch.")]
-        whole = self._whole([rows[place] for place in places])
-        for place, expected in zip(places, whole, strict=True):
+        for place, expected in zip(some, self._whole([rows[place] for place in some]), strict=True):
             if not expected.isfinite().all():
                 continue  # weights are damaged, which is told of its score
-            apart = float((states[place].float() - expected).norm() / expected.norm())
-            if not apart <= most:  # also where it is not a number
-                raise ArmError(
-                    f"reading what candidates share only once gives another state at the scored token than reading a "
-                    f"whole conversation: {apart:.2g} of its length apart, where rounding explains {most:g}",
-                    where=type(below(self.model)).__name__,
-                    next_command="shared=False   # reads every conversation whole: slower, and as in training",
-                )
+            for states in found:
+                apart = float((states[place].float() - expected).norm() / expected.norm())
+                if not apart <= most:  # also where it is not a number
+                    raise ArmError(
+                        f"reading what candidates share only once gives another state at the scored token than reading "
+                        f"a whole conversation: {apart:.2g} of its length apart, where rounding explains {most:g}",
+                        where=type(below(self.model)).__name__,
+                        next_command="shared=False   # reads every conversation whole: slower, and as in training",
+                    )
 
     def _whole(self, rows: Sequence[Encoded]) -> list[torch.Tensor]:
         """The last state of each conversation, read from its beginning, with the positions that the model finds."""

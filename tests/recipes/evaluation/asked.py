@@ -93,7 +93,7 @@ class _Asked:
 
     def interrupted(self) -> dict[str, Any]:
         """Stopped after three states, with half a line in the file; then run again."""
-        out, score = self.work / "interrupted", self.model.score_encoded
+        out, score = self.work / "interrupted", self.model.score_sets
         asked: list[int] = []
 
         def stops(rows: Any) -> Any:
@@ -102,7 +102,7 @@ class _Asked:
             asked.append(len(rows))
             return score(rows)
 
-        self.model.score_encoded = stops
+        self.model.score_sets = stops
         with contextlib.suppress(KeyboardInterrupt):
             self.entry(self.model, "interrupted")
         before = (out / "predictions.jsonl").read_bytes()
@@ -113,11 +113,11 @@ class _Asked:
             again.append(len(rows))
             return score(rows)
 
-        self.model.score_encoded = counts
+        self.model.score_sets = counts
         entry = self.entry(self.model, "interrupted")
         once = len(again)
         repeated = self.entry(self.model, "interrupted")
-        self.model.score_encoded = score
+        self.model.score_sets = score
         return {
             "first": len(asked), "then": once, "finished": len(again) - once, "same": repeated == entry,
             "entry": entry, "rows": read(out), "files": sorted(path.name for path in out.iterdir()),
