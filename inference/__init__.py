@@ -2,32 +2,41 @@
 
     from action_reward_models.inference import ScalarRewardModel, SelectionARM
 
-    scalar = ScalarRewardModel.from_pretrained("owner/scalar", revision="v1.0.0")
-    scores = scalar.score(prompt, [screenshot], replies)  # one number for each reply, the higher the better
-
     arm = SelectionARM.from_pretrained("owner/selection-arm", revision="v1.0.0")
-    reply = arm.ask(prompt, [screenshot], n=5)    # reply.selected is 1-based; reply.status says if it is there
+    choice = arm.choose({"task": "Buy milk", "screenshot": png}, ["click(3, 4)", "click(90, 8)", "stop()"])
+    choice.selected_index                         # 0-based; choice.status and choice.chosen_by say how it came about
 
-``prompt`` and each of ``replies`` are messages as `rendering` makes them of a state and its candidates, in the words
-that the checkpoint was trained with; ``screenshot`` is the bytes of a picture. What a checkpoint is used with is its
-contract (`contract`), and what is not its own is refused. Needs the extra ``inference``.
+    served = SelectionARM.at(URL, model="arm", checkpoint="owner/selection-arm", revision="v1.0.0")   # of a server
+    scalar = ScalarRewardModel.from_pretrained("owner/scalar", revision="v1.0.0")   # choose(...).scores, too
+
+A model that picks none never stands for the first candidate: `choose` raises NoChoiceError, unless ``how`` says what
+is to be done (`How`). What a state and candidates are is said by `request`. They are shown in the words, the order and
+the sizes that the checkpoint was trained with: its contract (`contract`); what is not its own is refused. Needs the
+extra ``inference``, and a model behind a server the extra ``generate``.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .choice import Choice, NoChoiceError
+    from .choosing import How
+    from .opening import open_model
     from .scalar import ScalarRewardModel
     from .selection import SelectionARM
 
-__all__ = ["ScalarRewardModel", "SelectionARM"]
+__all__ = ["Choice", "How", "NoChoiceError", "ScalarRewardModel", "SelectionARM", "open_model"]
+
+_WHERE = {
+    "Choice": "choice", "NoChoiceError": "choice", "How": "choosing", "ScalarRewardModel": "scalar",
+    "SelectionARM": "selection", "open_model": "opening",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """What the two names stand for, when it is first asked for: whoever reads a recipe needs neither."""
-    if name not in __all__:
+    """What the names stand for, when they are first asked for: whoever reads a recipe needs none of them."""
+    if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import scalar, selection
-
-    return scalar.ScalarRewardModel if name == "ScalarRewardModel" else selection.SelectionARM
+    return getattr(import_module(f".{_WHERE[name]}", __name__), name)

@@ -33,8 +33,10 @@ PROMPTS: Mapping[Kind, str] = {
 _UNCHANGED = "use the files that were published with the checkpoint, unchanged"
 
 
-def read(folder: Path, kind: Kind | None = None) -> Contract:
-    """What the manifest in ``folder`` says the checkpoint is used with. Raises ArmError for none, or another kind."""
+def read(folder: Path, kind: Kind | None = None, *, weights: bool = True) -> Contract:
+    """What the manifest in ``folder`` says the checkpoint is used with. Raises ArmError for none, or another kind.
+
+    weights: False reads the prompts only, of a checkpoint whose weights are used elsewhere."""
     path = folder / NAME
     try:
         manifest = orjson.loads(path.read_bytes())
@@ -44,11 +46,11 @@ def read(folder: Path, kind: Kind | None = None) -> Contract:
         raise ArmError(f"is not JSON: {error}", where=str(path)) from error
     found = manifest.get("checkpoint") if isinstance(manifest, dict) else None
     contract = checked(found, str(path), kind)
-    _refuse_other_files(folder, manifest)
+    _refuse_other_files(folder, manifest, weights)
     return contract
 
 
-def _refuse_other_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+def _refuse_other_files(folder: Path, manifest: Mapping[str, Any], weights: bool) -> None:
     """Weights, settings and prompts are those that the manifest names; one that is not there is missed by its reader.
 
     Raises ArmError. A manifest without hashes, of an adopted checkpoint, says nothing of them.
@@ -61,7 +63,7 @@ def _refuse_other_files(folder: Path, manifest: Mapping[str, Any]) -> None:
         raise ArmError("does not say which files are the checkpoint's", where=str(folder / NAME)) from error
     for name, sha256 in files.items():
         path = folder / name
-        used = "/" not in name or name.startswith("prompts/")
+        used = name.startswith("prompts/") or (weights and "/" not in name)
         if used and is_safe_path(name) and path.is_file() and (found := file_sha256(path)) != sha256:
             raise ArmError(
                 f"is not the file that {NAME} names: its sha256 is {found}, and should be {sha256}", where=str(path),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..prompts.replies import Reply, parse_selection
 from ..schemas.errors import ArmError
@@ -24,6 +24,11 @@ from .rendering import Renderer
 from .request import Request
 from .scalar import loaded
 from .votes import Asked, asked, choices
+
+if TYPE_CHECKING:
+    from ..prompts.render import Prompt
+    from ..servers.endpoints import Server
+    from .served import ServedARM
 
 NEW_TOKENS = 256
 
@@ -73,6 +78,18 @@ class SelectionARM(Local):
     def from_pretrained(cls, repo: str, *, revision: str, device: str | None = None) -> SelectionARM:
         """The published checkpoint ``repo`` at a tag, branch or commit, and its base model at the commit it names."""
         return cls.open(checkpoint(repo, revision), device=device)
+
+    @staticmethod
+    def at(
+        server: Server | str, *, model: str, checkpoint: Path | str | None = None, revision: str | None = None,
+        prompt: Prompt | None = None, **sending: Any,
+    ) -> ServedARM:  # fmt: skip
+        """The same behind a server; see `ServedARM.at`. sending: fields of `served.Sending`."""
+        from .served import Sending, ServedARM
+
+        return ServedARM.at(
+            server, model=model, checkpoint=checkpoint, revision=revision, prompt=prompt, sending=Sending(**sending)
+        )
 
     def ask(
         self, prompt: Sequence[Message], images: Sequence[bytes], n: int, *, max_new_tokens: int = NEW_TOKENS

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -14,6 +14,8 @@ from ..prompts.render import Message
 from ..schemas.ids import canonical_json, sha256_hex
 from ..schemas.images import data_url
 
+ResponseFormat = Literal["none", "json_object", "json_schema"]
+LimitParameter = Literal["max_tokens", "max_completion_tokens"]  # as a server calls the longest reply
 URL = "/v1/chat/completions"
 _REFERENCE = "sha256:"
 
@@ -83,3 +85,19 @@ def chat(messages: Sequence[Message], images: Sequence[str]) -> list[dict[str, A
         ]
         turns.append({"role": message["role"], "content": content})
     return turns
+
+
+def selection_form(form: ResponseFormat, shown: int, *, reasoning: bool) -> dict[str, Any] | None:
+    """The ``response_format`` that holds a reply to a selection out of ``shown`` candidates; None sends none. Reasoning
+    comes before the verdict it is for."""
+    if form != "json_schema":
+        return None if form == "none" else {"type": form}
+    properties: dict[str, Any] = {"reasoning": {"type": "string"}} if reasoning else {}
+    properties["selection"] = {"type": "integer", "enum": list(range(1, shown + 1))}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": "selection", "strict": True, "schema": schema}}

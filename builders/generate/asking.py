@@ -15,7 +15,7 @@ from ...prompts.view import Unrenderable
 from ...schemas.built import Row
 from ...schemas.errors import ArmError
 from ...schemas.ids import hash_order
-from ...servers.requests import Request, chat
+from ...servers.requests import Request, chat, selection_form
 from .. import views
 from .basis import Basis, Pictures, Shelf
 from .spec import AskSpec
@@ -125,7 +125,9 @@ class AskWork:
             "top_p": spec.top_p,
             "seed": spec.sampler_seed,
             "reasoning_effort": spec.reasoning_effort,
-            "response_format": _response_format(spec, shown, self.prompt.options.reasoning == "before"),
+            "response_format": selection_form(
+                spec.response_format, shown, reasoning=self.prompt.options.reasoning == "before"
+            ),
             "chat_template_kwargs": dict(spec.chat_template_kwargs) or None,
         }
         known = {name: value for name, value in sent.items() if value is not None}
@@ -172,18 +174,3 @@ def _firsts(row: Row) -> dict[str, int]:
     for candidate in row["candidates"]:
         found.setdefault(candidate["action_key"], candidate["index"])
     return found
-
-
-def _response_format(spec: AskSpec, shown: int, reasoning: bool) -> dict[str, Any] | None:
-    """The form that a server holds replies to, if it is declared; reasoning comes before the verdict it is for."""
-    if spec.response_format != "json_schema":
-        return None if spec.response_format == "none" else {"type": spec.response_format}
-    properties: dict[str, Any] = {"reasoning": {"type": "string"}} if reasoning else {}
-    properties["selection"] = {"type": "integer", "enum": list(range(1, shown + 1))}
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {"type": "json_schema", "json_schema": {"name": "selection", "strict": True, "schema": schema}}

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...servers.requests import LimitParameter, ResponseFormat
 from ..spec import PromptSpec
-
-LimitParameter = Literal["max_tokens", "max_completion_tokens"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class AskSpec:
     top_p: float | None = 1.0
     sampler_seed: int | None = None  # sent as `seed`
     reasoning_effort: str | None = None  # for models that take it
-    response_format: Literal["none", "json_object", "json_schema"] = "none"
+    response_format: ResponseFormat = "none"
     limit_parameter: LimitParameter = "max_tokens"
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 

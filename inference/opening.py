@@ -1,0 +1,41 @@
+"""The model of a checkpoint, whichever kind it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..prompts.render import Prompt
+from . import contract as contracts
+
+if TYPE_CHECKING:
+    from .scalar import ScalarRewardModel
+    from .selection import SelectionARM
+
+
+def open_model(
+    where: Path | str, *, revision: str | None = None, base: Path | str | None = None, device: str | None = None,
+    prompt: Prompt | None = None,
+) -> ScalarRewardModel | SelectionARM:  # fmt: skip
+    """The checkpoint in the folder ``where``, or with ``revision`` in that repository.
+
+    base: folder of its base model; without one it is fetched, if it is needed. prompt: for a checkpoint that brings
+    none. Raises ArmError for anything that is not what it was trained with.
+    """
+    if revision is None:
+        folder = Path(where)
+    else:
+        from .fetch import checkpoint
+
+        folder = checkpoint(str(where), revision)
+    below = Path(base) if base is not None else None
+    made: ScalarRewardModel | SelectionARM
+    if contracts.read(folder, weights=False)["kind"] == "scalar":
+        from .scalar import ScalarRewardModel
+
+        made = ScalarRewardModel.open(folder, base=below, device=device)
+    else:
+        from .selection import SelectionARM
+
+        made = SelectionARM.open(folder, base=below, device=device)
+    return made if prompt is None else made.asked_with(prompt)
