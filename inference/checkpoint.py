@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from ..schemas.errors import ArmError
+from . import qwen3_vl
 from .adapter import WEIGHTS, load_adapter
 from .contract import Kind
 from .head import FILE as HEAD
@@ -115,6 +116,7 @@ def auto_class(config: Any, kind: Kind) -> Any:
 
     if kind == "scalar":
         config.num_labels = 1
+        qwen3_vl.register(config)
         return transformers.AutoModelForSequenceClassification
     if type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         return transformers.AutoModelForImageTextToText

@@ -56,8 +56,8 @@ def _model(recipe: Recipe, base: Path) -> Any:
     except ValueError as error:
         if recipe.kind == "scalar":
             raise ArmError(
-                f"transformers has no class for sequence classification with {config.model_type}, and a scalar model "
-                "is one; Qwen3.5 has"
+                f"there is no class for sequence classification with {config.model_type}, and a scalar model is one; "
+                "Qwen3.5 and Qwen3-VL have one"
             ) from error
         raise ArmError(f"no model can be made of it: {_first_line(error)}") from error
 

@@ -66,7 +66,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Rows], None]]] = {
 # Changes of config files of the base: name -> (file, change).
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "padded": ("tokenizer_config.json", {"pad_token": "<|im_end|>"}),
-    "family": ("config.json", {"model_type": "qwen3_vl", "architectures": ["Qwen3VLForConditionalGeneration"]}),
+    "family": ("config.json", {"model_type": "qwen2_5_vl", "architectures": ["Qwen2_5_VLForConditionalGeneration"]}),
     "strange": ("preprocessor_config.json", {"image_processor_type": "OwnImageProcessor"}),
 }
 S, B, F = "selection_arm_lora", "scalar_bt_lora", "scalar_bt_further"
@@ -209,7 +209,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str]], str, str, list[tuple[str, str
         [("$.base", r"its tokenizer pads with '<\|im_end\|>', too: the end of a turn cannot be told from padding")],
     ),
     "family without scores": (
-        B, [], "", "family", [("$.base", "no class for sequence classification with qwen3_vl")],
+        B, [], "", "family", [("$.base", "no class for sequence classification with qwen2_5_vl")],
     ),
     "strange pictures": (S, [], "", "strange", [("$.base", "processor cannot be used: prepares pictures with Own")]),
 }  # fmt: skip
