@@ -88,7 +88,7 @@ def command(source: str, out: Path, as_json: bool, **given: Any) -> None:
         raise UsageError("options and hash are those of a prompt", next_command=output.typed("--prompt", "selection/1"))
     if out.exists():
         raise UsageError("is there already", where=str(out), next_command="another --out")
-    options, prompt = _pairs(said.template_option, "--template-option"), _prompt(said)
+    options, prompt = pairs(said.template_option, "--template-option"), _prompt(said)
     made, base = _adopted(source, out, said, options, prompt)
     if as_json:
         output.data({"folder": str(out), "checkpoint": made.contract, "changes": list(made.told)})
@@ -145,11 +145,11 @@ def _place(named: str, what: str) -> Path | tuple[str, str]:
 def _usage(message: str, where: str) -> Exception:
     from ..schemas.errors import UsageError
 
-    return UsageError(message, where=where, next_command="arm adopt --help")
+    return UsageError(message, where=where, next_command=f"{click.get_current_context().command_path} --help")
 
 
-def _pairs(words: Sequence[str], option: str) -> dict[str, Any]:
-    """``name=value`` each: a value is JSON, and a word that is none is text."""
+def pairs(words: Sequence[str], option: str) -> dict[str, Any]:
+    """``name=value`` each, of any verb: a value is JSON, and a word that is none is text."""
     import orjson
 
     found: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def _prompt(said: _Said) -> Prompt | None:
     from ..schemas.errors import ArmError
     from ..schemas.ids import file_sha256
 
-    path, options = Path(said.prompt), _pairs(said.prompt_option, "--prompt-option")
+    path, options = Path(said.prompt), pairs(said.prompt_option, "--prompt-option")
     if path.suffix == ".json":
         if options:
             raise _usage("holds its options; there are no others", said.prompt)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -39,38 +39,39 @@ _GROUP = 1024  # rows of a row group
 _KEY = b"action_reward_models.pick"  # of the file's metadata: what decides its rows
 _NAMED = 5  # rows without a pick that are told of by name
 
+Lacking = Literal["selected_index", "scores"]
 Row = dict[str, Any]
 Ask = Callable[[Sequence[Request], Renderer | None], list[Choice]]
 
 
 @dataclass
 class Summary:
-    """Of a finished file. statuses, chosen_by: rows of each. without: rows that nobody chose a candidate of; unscored:
-    those that have no scores; the first ones of both by name. asked: rows that this run asked about."""
+    """Of a finished file. statuses, chosen_by: rows of each. lacking: rows that have nothing in these fields; first:
+    some of them. asked: rows that this run asked about."""
 
     out: Path
     rows: int = 0
     asked: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
     chosen_by: Counter[str] = field(default_factory=Counter)
-    without: int = 0
-    unscored: int = 0
-    named: list[Row] = field(default_factory=list)
+    lacking: Counter[Lacking] = field(default_factory=Counter)
+    first: dict[Lacking, list[Row]] = field(default_factory=lambda: {"selected_index": [], "scores": []})
 
     def count(self, row: Row) -> None:
         self.rows += 1
         self.statuses[row["status"]] += 1
         self.chosen_by[row["chosen_by"] or "nobody"] += 1
-        self.without += row["selected_index"] is None
-        self.unscored += row["scores"] is None
-        if row["selected_index"] is None and len(self.named) < _NAMED:
-            self.named.append({key: row[key] for key in ("row_index", "line", "id", "status", "detail")})
+        for name, some in self.first.items():
+            if row[name] is None:
+                self.lacking[name] += 1
+                if len(some) < _NAMED:
+                    some.append({key: row[key] for key in ("row_index", "line", "id", "status", "detail", "chosen_by")})
 
     def to_json(self) -> dict[str, Any]:
         return {
             "out": str(self.out), "rows": self.rows, "asked": self.asked, "statuses": dict(self.statuses),
-            "chosen_by": dict(self.chosen_by), "without_pick": self.without, "without_scores": self.unscored,
-            "first_without_pick": self.named,
+            "chosen_by": dict(self.chosen_by), "lacking": {name: self.lacking[name] for name in self.first},
+            "first_lacking": self.first,
         }  # fmt: skip
 
 

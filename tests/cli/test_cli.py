@@ -83,6 +83,7 @@ def test_every_verb_has_a_module() -> None:
         "asking",
         "generate_options",
         "output",
+        "picking",
         "progress",
         "source",
     }
