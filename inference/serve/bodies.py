@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,15 +21,17 @@ from starlette.requests import Request as HttpRequest
 
 from ...schemas import jsonl
 from ...schemas.errors import ArmError
-from ...schemas.images import ImageError, decode_data_url, measured
+from ...schemas.images import ImageError, decode_data_url, measured, sniff
 from ...schemas.images import Limits as ImageLimits
 from ...schemas.validate import json_path
 from ..request import Request
 from .errors import HttpError
 
 _DRAINED = 4  # times the limit: a client that still sends would not see the answer
+_IHDR = struct.Struct(">16xII")  # width, height in pixels
+_ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>")  # in what Pillow says
 _TOO_LARGE = ("too_many_bytes", "too_many_pixels")
-_VALUES = 500_000  # of one body; each takes 100 bytes or so, where it may have been two
+_VALUES = 250_000  # of one body; each takes 100 bytes or so, where it may have been two
 _WORKERS = ThreadPoolExecutor(2, thread_name_prefix="bodies")  # threads begin with the first body
 T = TypeVar("T")
 
@@ -49,7 +53,7 @@ class Limits:
     candidates: int = 256
     items: int = 10_000
     text_characters: int = 400_000
-    shown_characters: int = 10_000_000
+    shown_characters: int = 4_000_000
 
 
 class Read(Protocol):
@@ -98,9 +102,9 @@ def pick_request(data: Any, read: Read, limits: Limits = Limits(), where: str = 
         _refuse_picture(data.get("state"), limits)
     try:
         return read(data, where=where)
-    except ImageError as error:
-        raise _image_error(error) from error
     except ArmError as error:
+        if isinstance(error.__cause__, ImageError):
+            raise _image_error(error.__cause__) from error
         raise HttpError.of(error) from error
 
 
@@ -168,7 +172,7 @@ def _leaves(data: Mapping[str, Any], limits: Limits) -> Iterator[tuple[tuple[str
         if isinstance(value, Mapping):
             left += [((*path, name), inner) for name, inner in value.items()]
         elif isinstance(value, list):
-            if len(value) > limits.items:
+            if len(value) > limits.items and path != ("candidates",):  # which has a limit of its own
                 told = f"a list of {len(value)} items, at most {limits.items} are taken"
                 raise HttpError(400, told, code="list_too_long", param=json_path(path))
             left += [((*path, index), inner) for index, inner in enumerate(value)]
@@ -179,19 +183,24 @@ def _leaves(data: Mapping[str, Any], limits: Limits) -> Iterator[tuple[tuple[str
 def _refuse_picture(state: Any, limits: Limits) -> None:
     """By its header: nothing that is too large is decoded."""
     picture = state.get("screenshot") if isinstance(state, Mapping) else None
-    if not isinstance(picture, str):
+    if picture is None:
         return
+    if not isinstance(picture, str):  # which would be a picture in Python
+        told = "the screenshot is to be a base64 data URL of an image"
+        raise HttpError(400, told, code="image_bad_data_url", param="$.state.screenshot")
     bounds = ImageLimits(max_bytes=limits.image_bytes, max_pixels=limits.image_pixels)
     try:
-        _, width, height = measured(decode_data_url(picture, bounds))
-        bounds.check_size(width, height)
+        data = decode_data_url(picture, bounds)
+        is_png = sniff(data) == "image/png" and len(data) >= _IHDR.size
+        bounds.check_size(*(_IHDR.unpack_from(data) if is_png else measured(data)[1:]))  # Pillow reads more than IHDR
     except ImageError as error:
         raise _image_error(error) from error
 
 
 def _image_error(error: ImageError) -> HttpError:
     status = 413 if error.reason in _TOO_LARGE else 400
-    return HttpError(status, error.message, code=f"image_{error.reason}", param="$.state.screenshot")
+    told = _ADDRESS.sub("it", error.message)
+    return HttpError(status, told, code=f"image_{error.reason}", param="$.state.screenshot")
 
 
 class _Pairs(list[tuple[str, Any]]):

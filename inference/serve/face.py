@@ -64,6 +64,7 @@ WORDS: Mapping[str, str] = {
     "no_screenshot": "the model reads a screenshot, and the state has none",
     "no_observation_text": "the model reads the page as text, and the state has none",
     "no_size": "the size of the screenshot is not known",
+    "unrenderable": "the request cannot be shown to the model",
     "error": "the model gave no reply",
 }
 _FINISH = {"truncated": "length", "content_filter": "content_filter"}  # as any reader of completions knows them
