@@ -94,13 +94,13 @@ class Answering(NamedTuple):
 
 
 @contextmanager
-def answering(limits: Limits = LIMITS, model: Chooser | None = None) -> Iterator[Answering]:
+def answering(limits: Limits = LIMITS, model: Chooser | None = None, how: How = HOW) -> Iterator[Answering]:
     """A server in a thread of its own."""
     bound, told, ready = run.bind("127.0.0.1", 0), model or Told(), threading.Event()
     ends: list[Any] = []
 
     async def serve() -> None:
-        engine = Engine(told)
+        engine = Engine(told, how)
         app = create_app(Service(engine, NAME, 1, limits))
         server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="warning"))
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
