@@ -93,6 +93,8 @@ class Chooser(ABC):
     ) -> Choice:
         """The choice for one state; ``more``: id, dialect, space, as `pick_request/1` has them. Raises NoChoiceError
         where the model picks none, unless ``how`` says otherwise."""
+        if isinstance(candidates, str | Mapping):
+            raise UsageError("candidates are a list; this is one candidate, and its parts would be taken for several")
         request = self.read({"state": state, "candidates": list(candidates), **more})
         return self.choose_many([request], how)[0]
 

@@ -95,7 +95,7 @@ def way(dialect: str, space: str | None) -> str:
 def spoken_of(contract: Mapping[str, Any]) -> list[Spoken] | None:
     """How the data of a checkpoint was written; None where its contract does not say."""
     shown = contract.get("candidates")
-    return shown and [Spoken(one["dialect"], one["space"]) for one in shown["spoken"]]
+    return [Spoken(one["dialect"], one["space"]) for one in shown["spoken"]] or None if shown else None
 
 
 def _of_candidates(data: Any) -> list[tuple[str, str]]:
@@ -104,7 +104,8 @@ def _of_candidates(data: Any) -> list[tuple[str, str]]:
     return [
         (f"$.candidates[{index}]", "holds either `response`, or `action` and maybe `thought`")
         for index, one in enumerate(candidates if isinstance(candidates, list) else [])
-        if isinstance(one, Mapping) and ("response" in one) is ("action" in one or "thought" in one)
+        if isinstance(one, Mapping)
+        and (("response" in one) == ("action" in one) or ("response" in one and "thought" in one))
     ]
 
 
@@ -145,7 +146,7 @@ def _state(said: Row, where: str) -> tuple[dict[str, Any], dict[str, bytes]]:
         except ImageError as error:
             raise ArmError(error.message, where=f"{where} $.state.screenshot") from error
     history = said.get("history") or []
-    turn = said.get("turn", len(history))
+    turn = int(said.get("turn", len(history)))  # 2.0 is an integer in JSON
     if turn < len(history):
         raise ArmError(
             f"turn {turn} (0-based) has at most {turn} earlier turns, and {len(history)} are given",
@@ -207,7 +208,10 @@ def _bytes(picture: Any, where: str) -> bytes:
     if isinstance(picture, bytes | bytearray | memoryview):
         return bytes(picture)
     if isinstance(picture, Path):
-        return picture.read_bytes()
+        try:
+            return picture.read_bytes()
+        except OSError as error:
+            raise ArmError(f"{picture} cannot be read: {error.strerror}", where=where) from error
     from PIL import Image
 
     if not isinstance(picture, Image.Image):
@@ -219,7 +223,7 @@ def _bytes(picture: Any, where: str) -> bytes:
             raise UsageError(told, where=where)
         picture = Image.fromarray(array)
     made = io.BytesIO()
-    picture.save(made, "PNG")
+    picture.convert("RGB").save(made, "PNG")  # what a model sees; and no PNG holds CMYK
     return made.getvalue()
 
 
