@@ -37,6 +37,7 @@ AGAIN = "error"  # of a row that is asked again: the server, not the model, gave
 PIECE = 32  # requests that are asked together; a run that is killed loses as many
 _GROUP = 1024  # rows of a row group
 _KEY = b"action_reward_models.pick"  # of the file's metadata: what decides its rows
+_SILENCE = 16  # requests in a row without an answer, and the rest is not tried
 _NAMED = 5  # rows without a pick that are told of by name
 
 Lacking = Literal["selected_index", "scores"]
@@ -84,7 +85,7 @@ def pick(
 
     opened: loads the model, once there is something to ask. about: all that decides the answers besides the inputs.
     Raises ArmError when the file or the folder beside it is of something else, while another process writes it, and
-    when a server answers nothing; what was answered is kept.
+    when a server answers nothing any more; what was answered is kept.
     """
     run = _Run(inputs, out, {**about, "inputs": dict(inputs.identity), "piece": piece}, piece, progress)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +112,7 @@ class _Run:
     about: Mapping[str, Any]
     piece: int
     progress: Progress
+    silent: int = 0  # requests in a row that a server gave no answer to
 
     def __post_init__(self) -> None:
         self.work = self.out.with_name(f"{self.out.name}.making")
@@ -188,11 +190,14 @@ class _Run:
         for at in again:
             rows[at] = row_of(questions[at], found.get(at))
         self._keep(first, rows)
-        if choices and all(choice.status == AGAIN for choice in choices):
+        for choice in choices:
+            self.silent = self.silent + 1 if choice.status == AGAIN else 0
+        if self.silent >= _SILENCE:
             raise ArmError(
-                f"none of {len(choices)} requests got an answer: {choices[0].detail or AGAIN}", where=self.inputs.where,
+                f"{self.silent:,} requests in a row got no answer: {choices[-1].detail or AGAIN}",
+                where=self.inputs.where,
                 next_command="the same command, which goes on from here, once the server answers",
-            )  # fmt: skip
+            )
         return len(again)
 
     def _kept(self, first: int, last: int) -> list[Row] | None:
