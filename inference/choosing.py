@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from ..prompts.render import Prompt
 from ..schemas.errors import UsageError
@@ -61,7 +61,7 @@ OR_RAISE = How(otherwise="raise")
 class Chooser(ABC):
     """A model behind whatever runs it. ``contract``: the manifest's ``checkpoint``; of a prompt alone, what it says."""
 
-    kind: contracts.Kind
+    kind: ClassVar[str]  # as in the contract
     contract: Contract
     _prompt: Prompt | None = None
 

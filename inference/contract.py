@@ -26,10 +26,8 @@ from .rendering import read_prompt
 
 Kind = Literal["selection_arm", "scalar"]
 Contract = Mapping[str, Any]  # `checkpoint` of a `model_manifest/1`
-PROMPTS: Mapping[Kind, str] = {
-    "selection_arm": "selection",
-    "scalar": "scalar",
-}  # kind of prompt that each is asked with
+# The kind of prompt that each is asked with.
+PROMPTS: Mapping[Kind, str] = {"selection_arm": "selection", "scalar": "scalar"}
 _UNCHANGED = "use the files that were published with the checkpoint, unchanged"
 
 

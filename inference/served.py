@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..prompts.render import Prompt
 from ..prompts.replies import parse_selection
@@ -65,7 +65,7 @@ class ServedARM(Chooser):
     refused and for a server that nobody can reach. Close it, or use it in a ``with``. May be used by several threads.
     """
 
-    kind: ClassVar[contracts.Kind] = "selection_arm"
+    kind = "selection_arm"
 
     def __init__(
         self,

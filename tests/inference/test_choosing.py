@@ -203,11 +203,9 @@ def test_what_cannot_be_asked_has_a_name_and_keeps_nobody_else_from_being_asked(
     options, change, told = FAILING[status]
     own = prompt(kind, **options)
     said = {"id": own.id, "sha256": own.sha256, "file": "prompts/own.json"}
-    model: Any = (Selects if kind == "selection" else Scores)(
-        (lambda _: ONE) if kind == "selection" else by_length,
-        own=own,
-        prompt=said,  # type: ignore[arg-type]
-    )
+    model: Any = Scores(by_length, own=own, prompt=said)
+    if kind == "selection":
+        model = Selects(ONE, own=own, prompt=said)
     good = requested(state={"task": "a", "observation_text": "page", **state()})
     found = model.choose_many([good, requested(**change), good])
     assert [one.status for one in found] == ["ok", status, "ok"]

@@ -143,8 +143,8 @@ def test_ways_to_write_actions() -> None:
     with pytest.raises(UsageError, match="function in pixel, text in no declared space; say which these are"):
         read(asked(), two)
     assert spoken_of(contract()) == PIXEL
-    for nothing in ({}, {"candidates": None}, {"candidates": {"spoken": []}}):
-        assert spoken_of(nothing) is None
+    silent: list[dict[str, Any]] = [{}, {"candidates": None}, {"candidates": {"spoken": []}}]
+    assert [spoken_of(nothing) for nothing in silent] == [None] * 3
 
 
 def test_an_id_is_of_the_content_and_a_state_is_never_taken_for_another() -> None:

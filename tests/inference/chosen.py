@@ -1,0 +1,80 @@
+"""What a process with torch finds out about choosing with real weights, small and drawn by chance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from action_reward_models.inference import How, ScalarRewardModel, SelectionARM, open_model
+from action_reward_models.inference.rendering import Renderer, Shown
+from action_reward_models.tests.inference import asked, made
+
+CANDIDATES = (*asked.CANDIDATES, "<think>it is red</think><action>click(3, 4)</action>")
+
+
+def main(work: str, base: str) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(1)
+    below, folders = Path(base), {}
+    for kind, name in (("scalar", "scalar"), ("selection_arm", "selection")):
+        folders[name] = Path(work) / name
+        spoken = ("function", "pixel")
+        made.make(folders[name], below, kind, prompt=asked.prompt(name).to_json(), spoken=spoken, std=0.15)
+    scalar = ScalarRewardModel.open(folders["scalar"], base=below)
+    arm = SelectionARM.open(folders["selection"], base=below)
+    told = made.told(lambda: open_model(folders["selection"], base=below, prompt=asked.prompt(history_window=1)))
+    silent = Path(work) / "silent"
+    made.make(silent, below, "selection_arm", spoken=("function", "pixel"))
+    return {
+        "scalar": _scored(scalar),
+        "selection": _selected(arm, scalar),
+        "kinds": [open_model(folder, base=str(below)).kind for folder in folders.values()],
+        "other_prompt": told,
+        "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
+    }
+
+
+def _requests(model: Any) -> list[Any]:
+    """Three that differ in pictures, tasks and number of candidates, and one that is too long."""
+    more: list[dict[str, Any]] = [
+        {},
+        {"screenshot": made.png("red"), "history": [{"action": "click(9, 9)"}]},
+        {"screenshot": made.png("blue", 60), "task": "word " * 60},
+        {"task": "word " * 1_500},
+    ]
+    return [
+        model.read({"state": asked.state(**one), "candidates": list(CANDIDATES[: 5 - place])})
+        for place, one in enumerate(more)
+    ]
+
+
+def _scored(model: ScalarRewardModel) -> dict[str, Any]:
+    """Beside the choices, each conversation rendered and scored for itself, and whole."""
+    requests = _requests(model)
+    renderer = Renderer(model.prompt, {"sources": []})
+    plain = []
+    for one in requests[:3]:
+        shown = renderer.scalar(one.state, one.set_row)
+        replies = renderer.replies(one.state, one.set_row)
+        rows = [model.processor.scalar(shown.messages, one.images(shown.images), reply) for reply in replies]
+        plain.append([model.score_encoded([row])[0] for row in rows])
+    return {"choices": [one.to_json() for one in model.choose_many(requests)], "plain": plain}
+
+
+def _selected(arm: SelectionARM, scalar: ScalarRewardModel) -> dict[str, Any]:
+    """Beside the choices, what the model writes after each prompt alone."""
+    requests, how = _requests(arm), How(orders=3, max_new_tokens=16)
+    renderer, shows = Renderer(arm.prompt, {"sources": []}), Shown.to(arm.contract)
+    found = arm.choose_many(requests, how)
+    alone = []
+    for one, choice in zip(requests[:3], found, strict=False):
+        assert choice.votes[0].order == tuple(shows.order(one.set_row))
+        for vote in choice.votes:
+            shown = renderer.selection(one.state, one.set_row, vote.order)
+            row = arm.processor.selection(shown.messages, one.images(shown.images))
+            alone.append(arm.write([row], max_new_tokens=16)[0].text)
+    settled = arm.choose_many(requests, How(max_new_tokens=4, otherwise="scalar", scalar=scalar))
+    return {
+        "choices": [one.to_json() for one in found], "alone": alone, "settled": [one.to_json() for one in settled],
+    }  # fmt: skip
