@@ -1,9 +1,10 @@
 """An adapter and its base as one model, in one folder that transformers, vLLM and this project load.
 
 transformers chooses the class by the model's family and by the Auto class it is asked of, never by ``architectures``.
-vLLM 0.33 chooses by ``architectures`` and knows no ``Qwen3_5ForSequenceClassification``: it would take the text-only
-class of that family. So a scalar model names ``Qwen3_5ForConditionalGeneration`` there, and one folder serves both.
-``problem_type: regression`` makes vLLM give the score itself instead of its sigmoid.
+vLLM chooses by ``architectures``, and one folder serves both. It knows no ``Qwen3_5ForSequenceClassification``: it would
+take the text-only class of that family. So a scalar model that sees names ``Qwen3_5ForConditionalGeneration`` there. One
+that only reads keeps its own name, whose ending vLLM replaces: it refuses ``Qwen3ForConditionalGeneration``.
+``problem_type: regression`` makes vLLM give the score itself instead of its sigmoid, and one label gives one score.
 """
 
 from __future__ import annotations
@@ -150,10 +151,11 @@ def _digests(model: Any) -> dict[str, str]:
 def _served(path: Path, merged: Any) -> None:
     """What vLLM reads of a scalar model; see above."""
     config = orjson.loads(path.read_bytes())
-    kind = type(merged).__name__
-    config["architectures"] = [kind.replace("ForSequenceClassification", "ForConditionalGeneration")]
-    config["problem_type"] = "regression"
-    config["id2label"], config["label2id"] = {"0": "score"}, {"score": 0}
+    kind, sees = type(merged).__name__, "vision_config" in config
+    config["architectures"] = [kind.replace("ForSequenceClassification", "ForConditionalGeneration") if sees else kind]
+    # vLLM reads the number of labels from the text model in some releases.
+    for said in (config, config["text_config"]) if sees else (config,):
+        said |= {"problem_type": "regression", "id2label": {"0": "score"}, "label2id": {"score": 0}}
     path.write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2) + b"\n")
 
 
