@@ -49,7 +49,8 @@ class HttpError(ArmError):
     def of(cls, error: ArmError, *, status: int = 400, code: str = "invalid_request") -> Self:
         """What a client is told of ``error``, which is about what the client sent, and about nothing else."""
         place = _PATH.search(error.where or "")
-        parts = [f"{error.where} {error.message}" if error.where and not place else error.message]
+        colon = "" if error.issues else ":"  # with issues the message goes on after the place
+        parts = [f"{error.where}{colon} {error.message}" if error.where and not place else error.message]
         parts += [f"{issue.path} {issue.message}" for issue in error.issues[:_TOLD]]
         if (more := len(error.issues) - _TOLD) > 0:
             parts.append(f"and {more} more")

@@ -32,7 +32,7 @@ def server() -> Iterator[Answering]:
     """The limits are small where a test would have to send much."""
     model = Told()
     model.kind = "scalar"  # or /score would refuse everything for that
-    limits = Limits(body_seconds=0.5, image_bytes=2**20, text_characters=10_000, items=100, shown_characters=60_000)
+    limits = Limits(2**20, 0.5, image_bytes=2**18, text_characters=10_000, items=100, shown_characters=60_000)
     with answering(limits, model) as found:
         yield found
 
@@ -143,7 +143,7 @@ def _large_png(size: int) -> bytes:
 
 
 PICTURES: dict[str, tuple[Callable[[], str], int, str]] = {  # data URL, status, code
-    "2 MB": (lambda: data_url(_large_png(2_000_000)), 413, "image_too_many_bytes"),
+    "400 kB": (lambda: data_url(_large_png(400_000)), 413, "image_too_many_bytes"),
     "small and 400 megapixels": (lambda: data_url(png_header(20_000, 20_000)), 413, "image_too_many_pixels"),
     "a line": (lambda: data_url(png_header(10_000, 2)), 400, "image_aspect_ratio"),
     "no width": (lambda: data_url(png_header(0, 5)), 400, ""),
@@ -174,11 +174,24 @@ def test_a_picture_that_is_none_or_too_large_is_refused(server: Answering, name:
         assert said.error["code"] == code if code else said.error["code"].startswith("image_")
 
 
-def test_a_picture_of_20_megabytes_is_too_much_body(server: Answering) -> None:
+def test_pictures_of_10_and_20_megabytes_are_refused_by_the_limits_as_they_are() -> None:
+    large = json.dumps(asked(screenshot=data_url(_large_png(10_000_000)))).encode()
     body = json.dumps(asked(screenshot=data_url(_large_png(20_000_000)))).encode()
-    for sent in (body, iter([body[at : at + 2**20] for at in range(0, len(body), 2**20)])):  # with a length; in chunks
-        said = server.post("/select", sent)
-        assert (said.status, said.error["code"]) == (413, "body_too_large")
+    chunks = iter([body[at : at + 2**20] for at in range(0, len(body), 2**20)])
+    with answering() as server:
+        said = server.post("/select", large)
+        assert (said.status, said.error["code"], said.error["param"]) == (
+            413, "image_too_many_bytes", "$.state.screenshot",
+        )  # fmt: skip
+        for sent in (body, chunks):  # with a length, and without
+            said = server.post("/select", sent)
+            assert (said.status, said.error["code"]) == (413, "body_too_large")
+        assert server.post("/select", QUESTION).status == 200
+
+
+def test_whoever_sends_without_end_is_cut_off(server: Answering) -> None:
+    with pytest.raises(ConnectionError):
+        server.post("/select", iter([b" " * 2**20] * 64))
 
 
 @pytest.mark.parametrize(
