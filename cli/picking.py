@@ -216,18 +216,22 @@ def _tables(where: str, show: Any) -> Iterator[Any]:
 
 
 def _is_one(path: Path) -> bool:
-    """Whether what came on standard input is one request: one line, or one value over many."""
+    """Whether what came on standard input is one request, on one line or over many."""
     from ..schemas.jsonl import JsonError, loads, read_lines
+
+    def whole(data: bytes) -> bool:
+        try:
+            return isinstance(loads(data), dict)
+        except JsonError:
+            return False
 
     lines = read_lines(path)
     first = next(lines, None)
     if first is None or next(lines, None) is None:
         return True
-    try:
-        loads(first.raw)
-    except JsonError:  # the first line is broken, or the first of a value that was written over several
-        return first.raw.strip() in (b"{", b"[") or not first.raw.rstrip().endswith(b"}")
-    return False
+    if whole(first.raw):
+        return False
+    return whole(path.read_bytes()) or not any(whole(line.raw) for line in read_lines(path))
 
 
 def _plain(name: str) -> str:
@@ -244,16 +248,9 @@ def local(
     reads each conversation as a whole."""
     from ..inference import contract as contracts
     from ..recipes.scoring import class_of
-    from ..registry.evaluating import Checkpoint
 
-    found = place(named) or built(named)
-    if isinstance(found, Path):
-        checkpoint = Checkpoint.here(found)
-    else:
-        with output.progress() as show:
-            show("fetching the checkpoint", 0, 1)
-            checkpoint = Checkpoint.published(output.hub(), *found)
-    folder, contract = checkpoint.folder, contracts.read(checkpoint.folder)
+    folder, name = _checkpoint(named)
+    contract = _contract(folder)
 
     def opened() -> Chooser:
         from transformers.utils import logging
@@ -270,7 +267,37 @@ def local(
     def asked_with() -> Prompt:
         return prompt or contracts.own_prompt(folder, contract)
 
-    return Model(checkpoint.name, contract, about, opened, asked_with)
+    return Model(name, contract, about, opened, asked_with)
+
+
+def _checkpoint(named: str) -> tuple[Path, str]:
+    """(Folder, name) of what is ``named``, fetched at the commit that its revision is now."""
+    from ..inference.fetch import checkpoint
+
+    found = place(named) or built(named)
+    if not isinstance(found, Path):
+        repo, revision = found
+        with output.progress() as show:
+            show("fetching the checkpoint", 0, 1)
+            commit = output.hub().of("model").resolve(repo, revision)
+            return checkpoint(repo, commit), repo.partition("/")[2]
+    return found, found.resolve().name
+
+
+def _contract(folder: Path) -> Mapping[str, Any]:
+    """Raises UsageError for a dataset, which has a manifest, too."""
+    from ..inference import contract as contracts
+    from ..schemas.errors import ArmError, UsageError
+    from ..schemas.manifest import manifest_of
+
+    try:
+        return contracts.read(folder)
+    except ArmError as error:
+        try:
+            manifest_of(folder)
+        except ArmError:
+            raise error from None
+        raise UsageError("is a dataset, and MODEL is a checkpoint", where=str(folder)) from None
 
 
 def served(named: str | None, server: Server, model: str, prompt: Prompt | None, sending: Mapping[str, Any]) -> Model:

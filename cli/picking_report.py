@@ -44,15 +44,15 @@ def many(done: Summary, lacking: Lacking) -> None:
             "first": "got their first candidate",
             "scalar": "the scalar model chose",
         }
-        output.note(f"{count:,} {words[by]}")
+        output.note(f"{words[by]}: {count:,}")
     if earlier := done.rows - done.asked:
-        output.note(f"{earlier:,} were answered by an earlier run")
+        output.note(f"answered by an earlier run: {earlier:,}")
     for row in done.first[lacking]:
         place = f"line {row['line']}" if row["line"] is not None else f"row {row['row_index']}"
         output.note(output.one_line(f"  {place} ({row['id'] or 'no id'}): {_outcome(row)}"))
     if missing := done.lacking[lacking]:
         what = "a pick" if lacking == "selected_index" else "scores"
-        output.note(f"{missing:,} of {done.rows:,} without {what}")
+        output.note(f"without {what}: {missing:,} of {done.rows:,}")
 
 
 def _outcome(row: Mapping[str, Any]) -> str:
