@@ -291,7 +291,7 @@ def _contract(folder: Path) -> Mapping[str, Any]:
     from ..schemas.manifest import manifest_of
 
     try:
-        return contracts.read(folder)
+        return contracts.read(folder, weights=False)  # they are hashed when they are loaded
     except ArmError as error:
         try:
             manifest_of(folder)

@@ -80,7 +80,7 @@ class Lines:
         if not self._lines:
             raise ArmError("holds no request", where=self.where, next_command="write one request on each line")
         self.total = len(self._lines)
-        self.identity = {"kind": "lines", "sha256": digest.hexdigest()}
+        self.identity: Mapping[str, Any] = {"kind": "lines", "sha256": digest.hexdigest()}
 
     def questions(self, first: int, last: int) -> list[Question]:
         found = []
@@ -134,7 +134,11 @@ class Split:
         last = len(place)
         self._sets = sorted((place.get(row["state_id"], last), row["set_id"], row["state_id"]) for row in sets)
         self.total = len(self._sets)
-        self.identity = {"kind": "split", "sha256": identity_digest(self.tables.identity), "split": self.split}
+        self.identity: Mapping[str, Any] = {
+            "kind": "split",
+            "sha256": identity_digest(self.tables.identity),
+            "split": self.split,
+        }
 
     def questions(self, first: int, last: int) -> list[Question]:
         wanted = self._sets[first:last]

@@ -6,7 +6,7 @@ import fcntl
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow.parquet as pq
 import pytest
@@ -151,7 +151,7 @@ def test_every_outcome_has_its_name_in_the_schema() -> None:
     known = load("pick/1")["properties"]
     assert known["status"]["enum"] == [*STATUSES, bulk.UNREADABLE]
     assert set(known["votes"]["items"]["properties"]["status"]["enum"]) == {*STATUSES} - {"disagreed", "tie"}
-    assert known["chosen_by"]["enum"] == [*ChosenBy.__args__, None]
+    assert known["chosen_by"]["enum"] == [*get_args(ChosenBy), None]
     assert all(name in known["status"]["description"] for name in (*STATUSES, bulk.UNREADABLE))
 
 
