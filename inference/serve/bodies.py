@@ -105,7 +105,7 @@ def pick_request(data: Any, read: Read, limits: Limits = Limits(), where: str = 
     except ArmError as error:
         if isinstance(error.__cause__, ImageError):
             raise _image_error(error.__cause__) from error
-        raise HttpError.of(error) from error
+        raise HttpError.about(error) from error
 
 
 def _refuse_other_content(request: HttpRequest) -> None:

@@ -46,7 +46,7 @@ class HttpError(ArmError):
         super().__init__(message, where=param)
 
     @classmethod
-    def of(cls, error: ArmError, *, status: int = 400, code: str = "invalid_request") -> Self:
+    def about(cls, error: ArmError, *, status: int = 400, code: str = "invalid_request") -> Self:
         """What a client is told of ``error``, which is about what the client sent, and about nothing else."""
         place = _PATH.search(error.where or "")
         colon = "" if error.issues else ":"  # with issues the message goes on after the place

@@ -187,7 +187,7 @@ def _refuse_format(said: Any) -> None:
         case None | {"type": "text" | "json_object"}:
             return
         case {"type": "json_schema", "json_schema": {"schema": {"properties": {"selection": _}, **rest}}}:
-            if set(rest.get("required") or ()) <= {"selection"}:
+            if rest.get("required") in (None, [], ["selection"]):
                 return
     told = 'the answer is {"selection": N}, and no other form of it is made'
     raise HttpError(400, told, code="unsupported_parameter", param="$.response_format")

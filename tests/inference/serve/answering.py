@@ -20,7 +20,8 @@ from action_reward_models.inference.serve import run
 from action_reward_models.inference.serve.app import Service, create_app
 from action_reward_models.inference.serve.bodies import Limits
 from action_reward_models.inference.serve.engine import Engine
-from action_reward_models.prompts.render import PromptOptions, Rendered, load_prompt
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import Rendered, load_prompt
 
 NAME = "owner/arm"
 STATE = {"task": "Buy milk", "url": "https://shop.example/"}
@@ -32,7 +33,7 @@ class Told(Chooser):
     """Picks the last candidate, or makes the next of ``choices``. asked: requests. shown: the prompts of those with a
     screenshot."""
 
-    kind = "selection"
+    kind = "selection_arm"
     folder: Path | None = None
 
     def __init__(self) -> None:

@@ -12,7 +12,8 @@ from action_reward_models.inference.choosing import How
 from action_reward_models.inference.serve import run
 from action_reward_models.inference.serve.app import Service
 from action_reward_models.inference.serve.engine import Engine
-from action_reward_models.prompts.render import PromptOptions, load_prompt
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import load_prompt
 from action_reward_models.tests.inference.made import make
 
 PROMPTS = {"scalar": "scalar/1", "selection_arm": "selection/1"}

@@ -254,10 +254,10 @@ def test_what_a_client_learns_of_an_error() -> None:
     told = errors.response(HTTPException(405, headers={"Allow": "GET"}))
     assert (told.status_code, told.headers["allow"]) == (405, "GET")
     issues = [Issue("the request", 0, f"$.candidates[{place}]", "is wrong") for place in range(12)]
-    error = HttpError.of(ArmError("is no state", where="the request", issues=issues))
+    error = HttpError.about(ArmError("is no state", where="the request", issues=issues))
     assert (error.status, error.param) == (400, "$.candidates[0]")
     assert error.message.startswith("the request is no state; $.candidates[0] is wrong; ")
     assert error.message.endswith("$.candidates[9] is wrong; and 2 more")
-    spoken = HttpError.of(ArmError("unknown\x1b[2J", where="the request $.dialect"))
+    spoken = HttpError.about(ArmError("unknown\x1b[2J", where="the request $.dialect"))
     assert spoken.param == "$.dialect"
-    assert "\x1b" not in json.loads(errors.response(spoken).body)["error"]["message"]
+    assert "\x1b" not in json.loads(bytes(errors.response(spoken).body))["error"]["message"]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from action_reward_models.inference.choosing import How
 from action_reward_models.inference.selection import SelectionARM
-from action_reward_models.prompts.render import PromptOptions, load_prompt
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import load_prompt
 from action_reward_models.tests.inference.serve.answering import NAME, Answering, answering
 from action_reward_models.tests.servers.loopback import CHAT, Head, Reply, loopback
 
