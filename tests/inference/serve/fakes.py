@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -68,3 +69,16 @@ class Fake(Chooser):
 
     def _pick(self, requests: Sequence[Request], how: How, renderer: Renderer) -> list[Choice]:
         raise NotImplementedError
+
+
+def held_back(fake: Fake) -> Fake:
+    """In a process of its own: each call waits as long as the file that HOLD names is there."""
+    if path := os.environ.get("HOLD"):
+        fake.go.wait = lambda timeout=None: _is_gone(Path(path))  # type: ignore[method-assign]
+    return fake
+
+
+def _is_gone(path: Path) -> bool:
+    while path.exists():
+        time.sleep(0.005)
+    return True

@@ -1,0 +1,171 @@
+"""`arm serve` as it is typed: where it listens, what it says, how it ends. Its model has no weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from action_reward_models.cli import _run
+from action_reward_models.tests.cli import served_by_a_fake
+from action_reward_models.tests.inference.serve.fakes import body
+from action_reward_models.tests.inference.serve.load import ask, post
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def serving(words: str = "", hold: Path | None = None, **env: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """The process, once it answers, and what it said of itself."""
+    more = {"HOLD": str(hold)} if hold else {}
+    process = subprocess.Popen(
+        [sys.executable, "-m", served_by_a_fake.__name__, "serve", "fake", "--port", "0", "--json", *words.split()],
+        env={**os.environ, **more, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        said = ""
+        while not said.endswith("}\n"):
+            line = process.stdout.readline()
+            assert line, process.communicate()
+            said += line
+        yield process, json.loads(said)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def asked(url: str, request: bytes) -> tuple[int, Any]:
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        status, _, data = await ask(reader, writer, request)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    return status, json.loads(data)
+
+
+GET = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+SELECT = post("/select", json.dumps(body()).encode())
+
+
+def test_it_answers_says_what_it_does_and_drains(tmp_path: Path) -> None:
+    """SIGTERM while three requests wait: they are answered, others are not, whoever watches is told, and it ends."""
+    hold = tmp_path / "hold"
+    hold.touch()
+
+    async def clients(process: subprocess.Popen[str], url: str) -> None:
+        three = [asyncio.create_task(asked(url, SELECT)) for _ in range(3)]
+        while (await asked(url, GET))[1]["inside"] < 3:
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        while (watched := await asked(url, GET))[1]["status"] == "ok":
+            await asyncio.sleep(0.01)
+        assert (watched[0], watched[1]["status"]) == (503, "draining")
+        status, refused = await asked(url, SELECT)
+        assert (status, refused["error"]["code"]) == (503, "draining")
+        assert not any(one.done() for one in three)
+        hold.unlink()
+        assert [(status, told["selected_index"]) for status, told in await asyncio.gather(*three)] == [(200, 2)] * 3
+
+    with serving("--batch 2", hold) as (process, said):
+        assert (said["pid"], said["model"], said["kind"]) == (process.pid, "fake", "scalar")
+        assert said["url"].startswith("http://127.0.0.1:")
+        asyncio.run(asyncio.wait_for(clients(process, said["url"]), 30))
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0
+    lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    batches = [line["batch"] for line in lines if line["outcome"] == "ok" and line["route"] == "/select"]
+    assert sorted(batches) == [1, 2, 2]
+    assert err.splitlines()[-1] == "all requests are answered; ended"
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+
+    async def client(process: subprocess.Popen[str], url: str) -> None:
+        waits = asyncio.create_task(asked(url, SELECT))
+        while (await asked(url, GET))[1]["inside"] < 1:
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        while (await asked(url, GET))[1]["status"] == "ok":
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises((EOFError, OSError)):
+            await waits
+
+    with serving("", hold) as (process, said):
+        asyncio.run(asyncio.wait_for(client(process, said["url"]), 30))
+        assert process.wait(10) == 128 + signal.SIGTERM
+
+
+def test_it_ends_when_the_model_is_stuck_with_a_request_that_timed_out(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    with serving("--timeout 0.2 --name other", hold, ARM_SERVE_TOKEN="k3y") as (process, said):
+        assert said["model"] == "other"
+        assert asyncio.run(asked(said["url"], SELECT))[0] == 401
+        with_key = SELECT.replace(b"\r\n\r\n", b"\r\nauthorization: Bearer k3y\r\n\r\n", 1)
+        status, late = asyncio.run(asked(said["url"], with_key))
+        assert (status, late["error"]["code"]) == (504, "timeout")
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert time.monotonic() - began < 10
+        assert "k3y" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "status", "told"),
+    [
+        ("", {"ARM_SERVE_TOKEN": ""}, 2, "ARM_SERVE_TOKEN is set, and its value can be no key"),
+        ("", {"ARM_SERVE_TOKEN": "two\nlines"}, 2, "not printable ASCII"),
+        ("--batch 0", {}, 2, "0 is not in the range"),
+        ("--timeout 0", {}, 2, "0.0 is not in the range"),
+        ("--orders 3", {}, 2, "a scalar model sees one candidate at a time"),
+        ("--host 192.0.2.1", {}, 1, "192.0.2.1:8000: cannot be listened on"),
+    ],
+)
+def test_what_is_refused_before_a_model_is_loaded(
+    words: str, env: dict[str, str], status: int, told: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("action_reward_models.cli.picking.local", _not_loaded)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert _run(["serve", "folder", *words.split()]) == status
+    assert told in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("action_reward_models.cli.picking.local", _not_loaded)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert _run(["serve", "folder", "--port", str(port)]) == 1
+    err = capsys.readouterr().err
+    assert f"127.0.0.1:{port}: cannot be listened on" in err
+    assert "next: --port 0" in err
+
+
+def _not_loaded(*_: Any, **__: Any) -> Any:
+    from action_reward_models.cli.picking import Model
+
+    def opened() -> Any:
+        raise AssertionError("it was loaded")
+
+    return Model("fake", {"kind": "scalar"}, dict, opened, opened)

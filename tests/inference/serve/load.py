@@ -1,0 +1,81 @@
+"""Clients that ask one server as fast as it answers: each on a connection of its own, kept open, with bodies made
+before. It parses no more than it must, so that the server has the processor."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+
+@dataclass
+class Heard:
+    """answers: by status and, of an error, its code; lost: requests that came to no answer. waits_s: of Retry-After.
+    seconds: from the first request to the last answer. took_s: of each answer with status 200."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    waits_s: list[int] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        return self.answers["200"] / self.seconds
+
+
+def post(path: str, data: bytes) -> bytes:
+    """A request as it is sent."""
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(data)}"
+    return head.encode() + b"\r\n\r\n" + data
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, int, bytes]:
+    """(Status, Retry-After or 0, body). Raises an OSError or EOFError where nothing comes."""
+    writer.write(request)
+    await writer.drain()
+    head = await reader.readuntil(b"\r\n\r\n")
+    fields = dict(line.split(b": ", 1) for line in head.lower().split(b"\r\n")[1:-2])
+    body = await reader.readexactly(int(fields[b"content-length"]))
+    return int(head.split(b" ", 2)[1]), int(fields.get(b"retry-after", 0)), body
+
+
+async def load(url: str, requests: Sequence[bytes], clients: int, seconds: float) -> Heard:
+    """Ask for so long, in turn about ``requests``. A client that is refused waits, but never as long as it is told."""
+    heard, began = Heard(), time.monotonic()
+    await asyncio.gather(
+        *(_client(url, requests, number, clients, began + seconds, heard) for number in range(clients))
+    )
+    heard.seconds = time.monotonic() - began
+    return heard
+
+
+async def _client(url: str, requests: Sequence[bytes], number: int, clients: int, until: float, heard: Heard) -> None:
+    where = urlsplit(url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    at = number
+    while time.monotonic() < until:
+        began = time.monotonic()
+        try:
+            status, wait_s, body = await ask(reader, writer, requests[at % len(requests)])
+        except (OSError, EOFError) as error:
+            heard.lost.append(f"{type(error).__name__} {error}")
+            break
+        at += clients
+        if status == 200:
+            heard.answers["200"] += 1
+            heard.took_s.append(time.monotonic() - began)
+            continue
+        code = body.rpartition(b'"code": "')[2].split(b'"')[0].decode()
+        heard.answers[f"{status} {code}"] += 1
+        heard.waits_s.append(wait_s)
+        if code == "draining":
+            break
+        await asyncio.sleep(min(wait_s, 0.2))
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
