@@ -52,7 +52,7 @@ class Model:
     about: Callable[[], Mapping[str, Any]] = field(repr=False)
     opened: Callable[[], Chooser] = field(repr=False)
     prompt: Callable[[], Prompt] = field(repr=False)
-    piece: int = LOCAL_PIECE
+    piece: int
     closed: Callable[[], None] = lambda: None
 
 
@@ -267,7 +267,7 @@ def local(
     def asked_with() -> Prompt:
         return prompt or contracts.own_prompt(folder, contract)
 
-    return Model(name, contract, about, opened, asked_with)
+    return Model(name, contract, about, opened, asked_with, LOCAL_PIECE)
 
 
 def _checkpoint(named: str) -> tuple[Path, str]:

@@ -94,7 +94,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, Chooser]:
     def local(named: str, base: object, device: object, given: Prompt | None = None, *, plain: bool = False) -> Any:
         model = known[named]
         return picking.Model(named, model.contract, lambda: {"sha256": named, "plain": plain}, lambda: model,
-                             lambda: given or model.prompt)  # fmt: skip
+                             lambda: given or model.prompt, 3)  # fmt: skip
 
     monkeypatch.setattr(picking, "local", local)
     return known
