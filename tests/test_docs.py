@@ -128,5 +128,6 @@ def test_readme_commands_run(tmp_path: Path) -> None:
         run(text.replace("--background", "--background --port 0"), tmp_path)
     finally:
         run("arm hub stop --dir my-hub", tmp_path)
-    (lines,) = blocks(ROOT / "README.md", "python")
+    lines, picking = blocks(ROOT / "README.md", "python")
+    assert "choose(" in picking  # which runs where there is a published checkpoint: tests/recipes/test_published.py
     run(f"python - <<'END'\n{lines}END", tmp_path / "my-registry")

@@ -54,6 +54,8 @@ def main(folder: Path, base: Path) -> None:
     told["published"] = child(publish, folder, list(TWINS.values()))
     told["again"] = child(publish, folder, list(TWINS.values()))
     told |= {kind: child(loaded, folder, kind, name) for kind, name in TWINS.items()}
+    told |= {f"served {kind}": child(served, folder, kind, name) for kind, name in TWINS.items()}
+    told["readme"] = child(readme)
     told["tampered"] = child(tampered, folder)
     told["trained further"] = child(go_on, folder)
     told["further"] = child(publish, folder, ["tiny-further"])
@@ -154,6 +156,25 @@ def loaded(folder: Path, kind: str, name: str) -> Any:
         found["merged"] = answers(ours.open(merged), rows)
         found["AutoModelForSequenceClassification"] = logits(auto.from_pretrained(merged))
     return {"scores": found, "spread": max(found["local"]) - min(found["local"])}
+
+
+def served(folder: Path, kind: str, name: str) -> Any:
+    """The published rows as training fed them, and as the published checkpoint is fed when it is asked the same."""
+    from action_reward_models.inference.scalar import ScalarRewardModel
+    from action_reward_models.inference.selection import SelectionARM
+    from action_reward_models.registry import Registry
+    from action_reward_models.tests.recipes import serving
+
+    ours: Any = ScalarRewardModel if kind == "scalar" else SelectionARM
+    model = ours.from_pretrained(f"{NAMESPACE}/{name}", revision="v1.0.0")
+    return serving.compared(model, Registry.load(folder).model(name).inputs(), folder / f"rows of {name}")
+
+
+def readme() -> Any:
+    from action_reward_models.tests.inference.made import png
+    from action_reward_models.tests.recipes import serving
+
+    return serving.readme(png("white"))
 
 
 def tampered(folder: Path) -> Any:

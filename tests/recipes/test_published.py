@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from action_reward_models.recipes.manifest import manifest_of
 from action_reward_models.registry.builds import check_checkpoint
 from action_reward_models.registry.provenance.walk import of_revision
 from action_reward_models.tests.hub_sync.conftest import Running, start
+from action_reward_models.tests.inference.made import png
 from action_reward_models.tests.tiny_vlm import cached
 
 from . import publishing
@@ -39,16 +41,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("twins") / "registry"
 
 
+def environment(hub: Running, folder: Path) -> dict[str, str]:
+    """Of a process with torch that uses the hub."""
+    made = {**cached.environment(), **hub.env(folder.parent / "home", HF_TOKEN=hub.token)}
+    for name in ("USE_TORCH", "HF_HUB_OFFLINE"):
+        made.pop(name, None)
+    return made | {name: cached.environment()[name] for name in ("OMP_NUM_THREADS", "TRANSFORMERS_VERBOSITY")}
+
+
 @pytest.fixture(scope="module")
 def told(hub: Running, folder: Path) -> dict[str, Any]:
     """What `publishing.py` prints."""
-    environment = {**cached.environment(), **hub.env(folder.parent / "home", HF_TOKEN=hub.token)}
-    for name in ("USE_TORCH", "HF_HUB_OFFLINE"):
-        environment.pop(name, None)
-    environment |= {name: cached.environment()[name] for name in ("OMP_NUM_THREADS", "TRANSFORMERS_VERBOSITY")}
     done = subprocess.run(
         [sys.executable, "-m", publishing.__name__, str(folder), str(cached.made())],
-        env=environment, cwd=cached.ROOT, capture_output=True, text=True, check=False,
+        env=environment(hub, folder), cwd=cached.ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -102,6 +108,43 @@ def test_a_selection_arm_says_the_same(told: dict[str, Any]) -> None:
     scores = told["selection_arm"]["scores"]
     assert told["selection_arm"]["spread"] > 100 * TOLERANCE
     assert max(abs(one - other) for one, other in zip(scores["local"], scores["ours"], strict=True)) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", publishing.TWINS)
+def test_a_model_is_asked_with_the_tokens_that_it_was_trained_with(told: dict[str, Any], kind: str) -> None:
+    """Of every row of the published split, id by id, and patch by patch of its picture."""
+    found = told[f"served {kind}"]
+    assert found["differ"] == []
+    assert found["rows"] >= (100 if kind == "scalar" else 80)
+    assert found["tokens"] > 500 * found["rows"]
+    assert found["pictures"] == found["rows"] * (2 if kind == "scalar" else 1)
+
+
+def test_the_three_lines_of_the_readme_pick_an_action(told: dict[str, Any]) -> None:
+    assert told["readme"]["lines"] == 3
+    choice = told["readme"]["choice"]
+    assert choice["status"] == "ok"
+    assert len(choice["scores"]) == 2
+    assert choice["selected_index"] == choice["scores"].index(max(choice["scores"]))
+
+
+@pytest.mark.slow
+def test_the_inference_guide_runs(told: dict[str, Any], hub: Running, folder: Path, tmp_path: Path) -> None:
+    """Its Python in one process, and then its commands, one after the other."""
+    assert told["published"]
+    steps = re.findall(r"^```(sh|python)\n(.*?)^```", (cached.ROOT / "docs" / "inference.md").read_text(), re.S | re.M)
+    assert [language for language, _ in steps] == ["python", "python", "sh"]
+    (tmp_path / "page.png").write_bytes(png("white"))
+    env = environment(hub, folder)
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    python = "".join(step for language, step in steps if language == "python")
+    commands = [[sys.executable, "-c", python]]
+    commands += [["bash", "-euo", "pipefail", "-c", step] for language, step in steps if language == "sh"]
+    for command in commands:
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert (tmp_path / "picks.parquet").is_file()
+    assert (tmp_path / "split.parquet").is_file()
 
 
 def test_a_published_checkpoint_is_trained_further_and_names_its_parent(
