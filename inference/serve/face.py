@@ -7,7 +7,7 @@ The last user message holds what `pick_request/1` says, as JSON in its text, and
 ``image_url`` part with a data URL. The candidates stay a list: nothing in their text can split one. The answer is
 ``{"selection": 2}``, 1-based, in the order in which they were sent; where there is no pick it is
 ``{"selection": null, "status": "tie", "detail": "..."}``, without a digit that somebody could take for a pick. The
-whole `Choice` lies beside it as ``pick``.
+whole `Choice` lies beside it as ``pick``. ``usage`` is 0, for clients that add it up: tokens are not counted.
 
 What would change the answer if the server did it, and it does not, is refused by name; what would not is taken.
 """
@@ -98,8 +98,8 @@ def question(body: Any, served: str | None = None) -> dict[str, Any]:
     return {**data, "state": {**state, "screenshot": picture[1]}}
 
 
-def completion(choice: Choice, model: str, created: int, usage: tuple[int, int] = (0, 0)) -> dict[str, Any]:
-    """``choice`` as a chat completion. created: seconds since 1970. usage: tokens read and written by the model."""
+def completion(choice: Choice, model: str, created: int) -> dict[str, Any]:
+    """``choice`` as a chat completion. created: seconds since 1970."""
     content: dict[str, Any] = {"selection": None if choice.selected_index is None else choice.selected_index + 1}
     if choice.selected_index is None:
         content |= {"status": choice.status, "detail": WORDS[choice.status]}
@@ -120,11 +120,14 @@ def completion(choice: Choice, model: str, created: int, usage: tuple[int, int] 
                 "finish_reason": "stop" if picked else _FINISH.get(choice.status, "stop"),
             }
         ],
-        "usage": dict(
-            zip(("prompt_tokens", "completion_tokens", "total_tokens"), (*usage, sum(usage)), strict=True)
-        ),
+        "usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0),
         "pick": choice.to_json(),
-    }  # fmt: skip
+    }
+
+
+def form(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the body of a request what `response` looks at: its picture need not be held until there is an answer."""
+    return {name: body[name] for name in ("stream", "stream_options") if name in body}
 
 
 def response(body: Mapping[str, Any], made: Mapping[str, Any]) -> Response:
