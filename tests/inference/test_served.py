@@ -339,7 +339,7 @@ def test_a_checkpoint_is_asked_with_its_own_prompt_only(server: StandIn, tmp_pat
     assert server.counts()["chat"] == 0
 
 
-def test_weights_of_a_served_checkpoint_are_not_read(checkpoint: Path, tmp_path: Path) -> None:
+def test_weights_of_a_served_checkpoint_are_not_read(server: StandIn, tmp_path: Path) -> None:
     folder = written(tmp_path / "checkpoint", prompt())
     manifest = orjson.loads((folder / "manifest.json").read_bytes())
     names = ("model.safetensors", "prompts/own.json")
@@ -348,8 +348,10 @@ def test_weights_of_a_served_checkpoint_are_not_read(checkpoint: Path, tmp_path:
     (folder / "model.safetensors").write_bytes(b"other")
     with pytest.raises(ArmError, match=r"own\.json: is not the file"):
         contract.read(folder, weights=False)
-    (folder / "prompts" / "own.json").unlink()
-    assert contract.read(folder, weights=False)
+    del manifest["environment"]["files"]["prompts/own.json"]
+    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
+    with SelectionARM.at(server.url, model="stand-in", checkpoint=folder) as arm:
+        assert arm.choose(state(), CANDIDATES).status == "ok"
     with pytest.raises(ArmError, match=r"model\.safetensors: is not the file"):
         contract.read(folder)
 
