@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import torch
 
 CHECKED = 8  # conversations are read whole, too
-# How far the last state may be from that of the whole conversation, by its length: rounding moves it by 1e-6 and 1e-2.
-APART = {"float32": 1e-3, "bfloat16": 0.1}
+# How far the last state may be from that of the whole conversation, by its length: rounding moves it by 1e-6 and 1e-2,
+# and a position that is off by one by 0.1 and more in some of the conversations.
+APART = {"float32": 1e-3, "bfloat16": 0.05}
 
 
 class Shared:
