@@ -70,6 +70,7 @@ class Said(NamedTuple):
         assert isinstance(found["message"], str)
         assert found["message"]
         assert "Traceback" not in found["message"]
+        assert " at 0x" not in found["message"]
         assert str(Path(__file__).parents[3]) not in found["message"]
         return dict(found)
 

@@ -112,6 +112,8 @@ def test_streams_as_clients_read_them(client: OpenAI) -> None:
     assert text == '{"selection": 2}'
     assert [choice.finish_reason for chunk in chunks for choice in chunk.choices] == [None, "stop"]
     assert chunks[-1].usage is not None
+    assert chunks[1].model_extra is not None
+    assert chunks[1].model_extra["pick"]["selected_index"] == 1
     assert [chunk.usage for chunk in client.chat.completions.create(**asked(stream=True))] == [None, None]
     with client.chat.completions.stream(**asked()) as stream:
         assert stream.get_final_completion().choices[0].message.content == '{"selection": 2}'
@@ -148,7 +150,7 @@ def test_errors_reach_a_client_as_its_own(client: OpenAI) -> None:
     assert found.value.param == "$.state.titel"
     assert "is not a known field" in found.value.message
     # Actions written in another way than the checkpoint's data would get an answer that means nothing.
-    with pytest.raises(openai.BadRequestError, match="trained on actions in function"):
+    with pytest.raises(openai.BadRequestError, match="the request: the checkpoint was trained on actions"):
         client.chat.completions.create(**asked(json.dumps({**QUESTION, "dialect": "react"})))
 
 
