@@ -255,6 +255,8 @@ def test_lines_to_a_server_and_again(here: Shell) -> None:
     other = here.run(f"arm select arm many.jsonl {SERVED} --orders 3")
     assert "arm: picks/stand-in-many.parquet: holds picks of something else: how differs" in other.err
     assert "next: --out NEW, or delete picks/stand-in-many.parquet" in other.err
+    other = here.run(f"arm select arm many.jsonl {SERVED} --response-format json_object")
+    assert "holds picks of something else: model differs" in other.err
 
 
 def test_a_split_of_a_build(here: Shell, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -286,6 +288,10 @@ def test_standard_input(here: Shell, models: dict[str, Chooser], monkeypatch: py
 
     assert given(json.dumps(asked(id="a"))).json["id"] == "a"
     assert given(json.dumps(asked(id="b"), indent=1)).json["id"] == "b"
+    spread = json.dumps(asked(id="spread", candidates=["CANDIDATE"])).replace(
+        '"CANDIDATE"', '\n{"response": "stop()"}\n'
+    )
+    assert given(spread).json["id"] == "spread"
     many = given("\n".join(json.dumps(asked(id=name)) for name in "cd"))
     assert (many.json["rows"], many.json["out"]) == (2, "picks/fake-stdin.parquet")
     broken = given('{"id": \n')

@@ -260,7 +260,14 @@ def test_a_server_that_answers_nothing_is_not_asked_for_the_rest(
     assert again.asked == [f"r{number}" for number in range(2, 10) if number != 4]
 
 
-def test_a_few_requests_without_an_answer_end_a_run_like_others(tmp_path: Path) -> None:
+def test_a_few_requests_without_an_answer_end_a_run_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "_SILENCE", 4)
+    some = {f"r{n}": Choice(f"r{n}", "error", None, None, detail="HTTP 500") for n in (0, 1, 3, 6, 8)}
+    (tmp_path / "some").mkdir()
+    done = run(ten(tmp_path / "some"), Asks(said=some), tmp_path / "some" / "picks.parquet")
+    assert (done.rows, done.statuses["error"]) == (10, 5), "others are answered between them"
     down = {"r9": Choice("r9", "error", None, None, detail="HTTP 400")}  # alone in its piece
     done = run(ten(tmp_path), Asks(said=down), tmp_path / "picks.parquet")
     assert (done.rows, done.statuses["error"]) == (10, 1)

@@ -34,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(PAGES):
         toy.scene(f"e{number}", picture=number, task=f"task {number}")
         toy.draw(f"e{number}__t0", "click(2, 2)", "stop()", number=1)
-    return Path(toy.build(validation=0.5).folder)
+    return Path(toy.build(validation=0.5, shards=4).folder)
 
 
 def all_of(split: Split, piece: int) -> list[Question]:
@@ -68,9 +68,16 @@ def test_questions_are_the_rows_of_the_split(built: Path, held: str) -> None:
     assert found == all_of(split, 3) == all_of(split, 1000)
 
 
-def test_states_lie_beside_each_other(built: Path) -> None:
-    """So that a piece reads few row groups of pictures."""
+def test_states_lie_beside_each_other(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a piece reads few row groups of pictures, however ids of sets are sorted."""
     of = tables(built)
+    columns = BuiltTables.columns
+
+    def backwards(self: BuiltTables, table: str, *given: Any) -> Any:
+        found = list(columns(self, table, *given))
+        return iter(found[::-1] if table == "states" else found)
+
+    monkeypatch.setattr(BuiltTables, "columns", backwards)
     place = {row["state_id"]: at for at, row in enumerate(of.columns("states", ("state_id",)))}
     split = Split(of, "train", prompt(), SPOKEN)
     order = [place[one.request.set_row["state_id"]] for one in all_of(split, 4) if one.request]
