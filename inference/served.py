@@ -28,7 +28,7 @@ from ..servers.endpoints import Server
 from ..servers.probe import probe
 from ..servers.requests import LimitParameter, ResponseFormat, chat, selection_form
 from ..servers.requests import Request as Wanted
-from ..servers.urls import normal
+from ..servers.urls import host_of, normal
 from . import contract as contracts
 from .choice import Choice, Vote
 from .choosing import Chooser, How
@@ -93,7 +93,7 @@ class ServedARM(Chooser):
         """
         if isinstance(server, str):
             try:
-                server = Server("of the URL", (normal(server),))
+                server = Server(host_of(url := normal(server)), (url,))
             except ValueError as error:
                 raise UsageError(f"the URL of the server {error}") from None
         folder, contract = _contract(checkpoint, revision, prompt)
@@ -177,6 +177,7 @@ class _Running:
 
     def __init__(self, server: Server, model: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._lock, self._is_closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._loop.run_forever, name="served-arm", daemon=True)
         self._thread.start()
         try:
@@ -186,20 +187,27 @@ class _Running:
             raise
 
     def result(self, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` returns. Whoever is interrupted while waiting ends it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """What ``work`` returns. Whoever is interrupted while waiting ends it. Raises ArmError when it is closed."""
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise _was_closed()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except CancelledError as error:
-            raise ArmError("it was closed while it was asked", where="the served model") from error
+            raise _was_closed() from error
         except BaseException:
             future.cancel()
             raise
 
     def close(self) -> None:
         """Whoever waits gets an ArmError."""
+        with self._lock:  # what comes after this would wait for ever
+            self._is_closed = True
+            future = asyncio.run_coroutine_threadsafe(_closed(self.caller), self._loop)
         try:
-            self.result(_closed(self.caller))
+            future.result()
         finally:
             self._stop()
 
@@ -207,6 +215,10 @@ class _Running:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _was_closed() -> ArmError:
+    return ArmError("the connection to the model was closed while it was asked")
 
 
 async def _closed(caller: Caller) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from action_reward_models.inference import How, ScalarRewardModel, SelectionARM, open_model
 from action_reward_models.inference.rendering import Renderer, Shown
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import load_prompt_file
+from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.tests.inference import asked, made
 
+OWN = "{{task}} {{observation}} {{history}} {{points}}\n{{candidates}}\n{{answer}}"  # of somebody's first release
 CANDIDATES = (*asked.CANDIDATES, "<think>it is red</think><action>click(3, 4)</action>")
 
 
@@ -26,12 +31,18 @@ def main(work: str, base: str) -> dict[str, Any]:
     told = made.told(lambda: open_model(folders["selection"], base=below, prompt=asked.prompt(history_window=1)))
     silent = Path(work) / "silent"
     made.make(silent, below, "selection_arm", spoken=("function", "pixel"))
+    contract = json.loads((silent / "manifest.json").read_bytes())["checkpoint"]
+    made.settings(silent / "manifest.json", checkpoint={**contract, "prompt": dict.fromkeys(("id", "sha256", "file"))})
+    own = Path(work) / "own.txt"
+    own.write_text(OWN)
+    supplied = load_prompt_file(own, file_sha256(own), PromptOptions())
     return {
         "scalar": _scored(scalar),
         "selection": _selected(arm, scalar),
         "kinds": [open_model(folder, base=str(below)).kind for folder in folders.values()],
         "other_prompt": told,
         "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
+        "supplied": open_model(silent, base=below, prompt=supplied).choose(asked.state(), CANDIDATES).to_json(),
     }
 
 

@@ -161,7 +161,7 @@ def test_nobody_listens_any_more(checkpoint: Path, fast: None) -> None:
         gone.close()
         choices = arm.choose_many(requests(2))
         assert [one.status for one in choices] == ["error"] * 2
-        assert "no URL of the server 'of the URL' answers" in choices[0].detail
+        assert f"no URL of the server '{gone.origin.removeprefix('http://')}' answers" in choices[0].detail
 
 
 def test_a_server_that_takes_too_long(server: StandIn, checkpoint: Path) -> None:
@@ -234,11 +234,30 @@ def test_closing_ends_who_waits_and_it_opens_again(server: StandIn, checkpoint: 
         pass
     arm.close()
     waiting.join(10)
-    assert told == ["it was closed while it was asked"]
+    assert told == ["the connection to the model was closed while it was asked"]
     assert arm.choose(state(), CANDIDATES).status == "ok"
     arm.close()
     arm.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "served-arm"]
+
+
+def test_nobody_waits_for_ever_for_one_that_is_closed_again_and_again(arm: ServedARM) -> None:
+    def many(one: Request) -> list[str]:
+        said = []
+        for _ in range(10):
+            try:
+                said.append(arm.choose_many([one])[0].status)
+            except ArmError as error:
+                said.append(error.message)
+        return said
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(many, one) for one in requests(4)]
+        while not all(one.done() for one in asking):
+            arm.close()
+        said = [word for one in asking for word in one.result(10)]
+    assert len(said) == 40
+    assert set(said) <= {"ok", "the connection to the model was closed while it was asked"}
 
 
 def test_what_is_sent(server: StandIn, tmp_path: Path) -> None:
