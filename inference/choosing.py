@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -132,13 +133,24 @@ class Chooser(ABC):
 
 
 class Local(Chooser):
-    """A model in this process, with the processor that lies beside it."""
+    """A model in this process, with the processor that lies beside it.
+
+    Threads that ask at once are answered one after the other: between its steps a model keeps where it is in the
+    conversation, and would take that of another.
+    """
 
     processor: Processor
+    _turn: ClassVar = threading.RLock()  # of the thread that asks; a scalar model may be asked on behalf of an ARM
 
     @property
     def folder(self) -> Path:
         return self.processor.folder
+
+    def choose_many(
+        self, requests: Sequence[Request], how: How = How(), *, renderer: Renderer | None = None
+    ) -> list[Choice]:
+        with self._turn:
+            return super().choose_many(requests, how, renderer=renderer)
 
 
 def _settled(choices: list[Choice], requests: Sequence[Request], how: How, renderer: Renderer) -> list[Choice]:

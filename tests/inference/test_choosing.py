@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -306,6 +308,25 @@ def test_a_prompt_that_is_not_the_models_is_refused_with_both_hashes() -> None:
 def test_candidates_that_are_one_text() -> None:
     with pytest.raises(UsageError, match="candidates are a list"):
         Selects(ONE).choose(state(), "click(1, 2)")
+
+
+def test_threads_are_answered_one_after_the_other() -> None:
+    busy, most = 0, 0
+
+    def says(text: str) -> str:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        time.sleep(0.002)
+        busy -= 1
+        return "no"
+
+    arm, scalar = Selects(says), Scores(by_length)
+    how = How(orders=2, otherwise="scalar", scalar=scalar)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: arm.choose_many([requested()], how)[0], range(8)))
+    assert most == 1
+    assert {one.chosen_by for one in found} == {"scalar"}
 
 
 def test_a_choice_is_plain_data() -> None:

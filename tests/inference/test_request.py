@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import io
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from action_reward_models.inference.rendering import Renderer
+from action_reward_models.inference.choice import STATUSES
+from action_reward_models.inference.rendering import Renderer, Shown
 from action_reward_models.inference.request import Spoken, loads, read, spoken_of
+from action_reward_models.prompts.view import Unrenderable
+from action_reward_models.schemas.actions import DIALECTS
 from action_reward_models.schemas.errors import ArmError, UsageError
 from action_reward_models.tests.inference.asked import asked, contract, png, prompt, state, url
 from PIL import Image
@@ -177,3 +181,62 @@ def test_numbers_as_json_may_write_them() -> None:
     for bad in (b"{", b'{"a": NaN}', b"\xff", b'"\\ud800"'):
         with pytest.raises(ArmError, match="x:3: is not JSON"):
             loads(bad, "x", 3)
+
+
+WORDS = (
+    "click(3, 4)", "click(1e999, 4)", "drag(1,2,3,4)", "", "\x00", "\u2028", "<image>", "<|im_end|>", "1. a\n2. b",
+    '{"selection": 2}', "<think>a</think><action>click(1,2)</action>", "<action>",
+    '{"action":"click","coordinate":[3,4]}',
+    '<tool_call>{"name": "click", "arguments": {"point_2d": [1, null]}}</tool_call>',
+)  # fmt: skip
+
+
+def test_whatever_is_sent_is_read_or_refused_in_words() -> None:
+    """And what is read can be shown, or the reason why not has a name."""
+    dice = random.Random(5)
+    one = dice.choice
+    renderers = [
+        Renderer(prompt(kind, **options), {"sources": []})
+        for kind in ("selection", "scalar")
+        for options in ({}, {"coordinate_space": "norm1000"}, {"element_labels": True}, {"observation": "text"})
+    ]
+    shown = refused = 0
+    reasons: set[str] = set()
+    for _ in range(600):
+        said: dict[str, Any] = {"task": one(("a", None, "\ud800", "", 3) if dice.random() < 0.1 else WORDS)}
+        for name, values in {
+            "screenshot": (url(png()), url(png()), url(png()), url(png()), "data:image/png;base64,x", None),
+            "observation_text": ("page", None, "\ud800"),
+            "history": [[{"action": one(WORDS)} for _ in range(3)], [{}], None],
+            "turn": (3, 0, -1, True, 2.0, 2**60),
+            "elements": [[{"index": at, "tag": "a", "text": one(WORDS), "box": [0, 0, at, 9]} for at in (1, 0, 1)]],
+        }.items():
+            if dice.random() < 0.4:
+                said[name] = one(values)
+        candidates = [
+            one([one(WORDS), {"action": one(WORDS), "thought": one(WORDS)}, {"response": one(WORDS)}])
+            for _ in range(dice.randrange(5))
+        ]
+        data = {
+            "state": said,
+            "candidates": candidates,
+            "dialect": one(list(DIALECTS)),
+            "space": one(["pixel", "norm1000"]),
+        }
+        try:
+            request = read(data)
+        except ArmError:
+            refused += 1
+            continue
+        for renderer in renderers:
+            try:
+                if renderer.prompt.kind == "scalar":
+                    assert len(renderer.replies(request.state, request.set_row)) == request.n
+                else:
+                    renderer.selection(request.state, request.set_row, Shown().order(request.set_row))
+                shown += 1
+            except Unrenderable as error:
+                reasons.add(error.reason)
+    assert shown > 300
+    assert refused > 80
+    assert {"no_screenshot", "no_observation_text", "no_size"} == reasons <= {*STATUSES}
