@@ -26,7 +26,7 @@ def _made() -> Any:
     from transformers.modeling_layers import GenericForSequenceClassification
     from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLPreTrainedModel
 
-    class Qwen3VLForSequenceClassification(GenericForSequenceClassification, Qwen3VLPreTrainedModel):
+    class Qwen3VLForSequenceClassification(GenericForSequenceClassification, Qwen3VLPreTrainedModel):  # type: ignore[misc]
         def forward(
             self,
             input_ids: Any = None,

@@ -14,6 +14,7 @@ from typing import Any
 from ..schemas.errors import ArmError
 from . import contract as contracts
 from .batches import TOKENS, arrays, batches, refuse_long
+from .best import ByScore
 from .checkpoint import architecture, load_model
 from .contract import Contract
 from .fetch import base_of, checkpoint
@@ -21,7 +22,7 @@ from .processor import Encoded, Message, Processor
 from .shared import Shared
 
 
-class ScalarRewardModel:
+class ScalarRewardModel(ByScore):
     """A loaded model with its processor and its contract, the manifest's ``checkpoint``.
 
     A score is read at the last token of the whole conversation, as the chat template renders it. Under the templates
@@ -113,8 +114,8 @@ class ScalarRewardModel:
             found, alone = self.shared.score(rows, groups)
         found |= self._score([rows[place] for place in alone], alone)
         scores = [[found[places[row.same]] for row in of_set] for of_set in sets]
-        for number, of_set in enumerate(scores):
-            _refuse_damaged(of_set, _of(number, len(sets)))
+        for number, values in enumerate(scores):
+            _refuse_damaged(values, _of(number, len(sets)))
         return scores
 
     def score_encoded(self, rows: Sequence[Encoded]) -> list[float]:

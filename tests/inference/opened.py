@@ -36,7 +36,7 @@ def main(work: str, base: str, blind: str) -> Found:
         made.make(folder / name / "selection", below, "selection_arm", std=0.2)  # it writes something else each time
         found[name] = _values(folder / name, below, can_see)
     sees = folder / "sees"
-    found |= {"layouts": _layouts(sees, bases[True]), "halves": _halves(folder / "halves", bases[True])}
+    found |= {"layouts": layouts(sees, bases[True]), "halves": _halves(folder / "halves", bases[True])}
     found["templates"] = _templates(folder / "templates", bases[True])
     found["knows"] = _knows(folder / "knows", bases[True])
     found["refused"] = _refusals(folder, bases)
@@ -111,7 +111,7 @@ def _chain(arm: Any, row: Any) -> float:
     return sum(math.log(float(chances[at - 1, row.input_ids[at]])) for at in range(row.prompt, len(row.input_ids)))
 
 
-def _layouts(folder: Path, base: Path) -> Found:
+def layouts(folder: Path, base: Path) -> Found:
     """One head and one LoRA in every layout; a merged model beside the adapter, and a head beside the base alone."""
     from action_reward_models.inference.checkpoint import load_model
     from action_reward_models.inference.scalar import ScalarRewardModel

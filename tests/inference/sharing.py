@@ -3,6 +3,7 @@ torch."""
 
 from __future__ import annotations
 
+import copy
 import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from action_reward_models.inference.checkpoint import below
 from action_reward_models.inference.processor import Encoded, Processor
 from action_reward_models.inference.scalar import ScalarRewardModel
 from action_reward_models.tests.inference import families, made
+from action_reward_models.tests.inference.opened import layouts
 
 TEMPLATES: tuple[dict[str, Any], ...] = ({}, {"enable_thinking": True}, {"enable_thinking": False})
 WORDS = (
@@ -37,7 +39,8 @@ Set = list[Encoded]
 
 
 def main(step: str, work: str, seen: str, blind: str, count: int) -> dict[str, Any]:
-    """compare: scores of ``count`` sets for each family. explore: that, and all that can be found out with one."""
+    """explore: scores of ``count`` sets for three families, and whatever is found out with one. compare: for all four
+    families, a large set, and the layouts of a checkpoint of Qwen3-VL."""
     import torch
 
     torch.set_num_threads(1)
@@ -55,6 +58,8 @@ def main(step: str, work: str, seen: str, blind: str, count: int) -> dict[str, A
         told["leaks"] = leaks(models["qwen3_vl"])
     else:
         told["bound"] = bound(models["hybrid"], 1000)
+        folder = Path(work) / "qwen3_vl-float32"
+        told["layouts"] = layouts(folder, folder / "base" / "qwen3_vl")
     return told
 
 
@@ -109,7 +114,7 @@ def flat(found: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def apart(found: Sequence[Sequence[float]], others: Sequence[float]) -> float:
-    return max(abs(one - other) for one, other in zip(flat(found), others, strict=True))
+    return float(max(abs(one - other) for one, other in zip(flat(found), others, strict=True)))
 
 
 def compare(model: ScalarRewardModel, count: int) -> dict[str, Any]:
@@ -133,7 +138,9 @@ def compare(model: ScalarRewardModel, count: int) -> dict[str, Any]:
         found["singly"] = [fresh.score_sets([one])[0] for one in some]
         largest = {way: max(largest[way], apart(found[way], whole)) for way in largest}
         scores += whole
-        checked |= narrow.shared._checked | fresh.shared._checked
+        for asked in (narrow, fresh):
+            assert asked.shared is not None
+            checked |= asked.shared._checked
     return {
         "apart": largest, "spread": statistics.stdev(scores), "scores": len(scores), "read": read,
         "checked": sorted(checked),
@@ -143,7 +150,7 @@ def compare(model: ScalarRewardModel, count: int) -> dict[str, Any]:
 class Run(NamedTuple):
     """Conversations and tokens that one run of a model read, and the tokens that it held."""
 
-    count: int
+    conversations: int
     read: int
     held: int
 
@@ -209,7 +216,7 @@ def _swapped() -> Any:
 
 
 PLANTED: dict[str, Callable[[], Any]] = {
-    "stale": lambda: patch.object(shared.copy, "deepcopy", lambda cache: cache),  # the second time goes on from a first
+    "stale": lambda: patch.object(copy, "deepcopy", lambda cache: cache),  # the second time goes on from a first
     "late": lambda: _positions(lambda found, *_: found + 1),
     "restart": lambda: _positions(lambda found, start, _: found - start),
     "plain_count": lambda: _positions(_plain_count),
@@ -268,7 +275,7 @@ def edges(model: ScalarRewardModel) -> dict[str, Any]:
                         (again(model, shared=False), None)):  # fmt: skip
         with counted(body) as runs:
             (ask or opened.score_sets)([one])
-        told["runs"].append([run.count for run in runs])
+        told["runs"].append([run.conversations for run in runs])
     changed = again(model, check=False).score_sets([one]), again(model).score_sets([one])
     told["check_changes_nothing"] = changed[0] == changed[1]
     long = processor.scalar(made.conversation(0, "so " * 3000), [], made.reply("stop"))

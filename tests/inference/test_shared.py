@@ -36,7 +36,7 @@ def test_scores_are_those_of_whole_conversations(found: Any, family: str) -> Non
 
 @pytest.mark.slow
 def test_scores_of_many_sets_are_those_of_whole_conversations(tmp_path: Path) -> None:
-    """200 sets of each family, and 1,000 candidates of one set."""
+    """200 sets of each family, 1,000 candidates of one set, and every layout of the class that is ours."""
     told = explored(tmp_path, "compare", 200)
     assert list(told["compare"]) == ["hybrid", "attention", "qwen3_vl", "text"]
     for family, of in told["compare"].items():
@@ -45,6 +45,10 @@ def test_scores_of_many_sets_are_those_of_whole_conversations(tmp_path: Path) ->
         sees = [False] if family == "text" else [False, True]
         assert of["checked"] == [[pictures, several] for pictures in sees for several in (False, True)], family
     bounded(told["bound"], 1000)
+    of = told["layouts"]
+    for one, other in (("adapter", "merged"), ("adapter", "unpadded"), ("value_head", "without_lora")):
+        assert of[one] == pytest.approx(of[other], abs=ROUNDING), one
+    assert of["adapter"] != pytest.approx(of["without_lora"], abs=0.01)
 
 
 @pytest.mark.parametrize("family", ["hybrid", "qwen3_vl", "text"])

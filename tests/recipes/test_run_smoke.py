@@ -19,10 +19,14 @@ import sys
 from pathlib import Path
 import orjson
 from action_reward_models.recipes import run
+from action_reward_models.tests.inference import families
 from action_reward_models.tests.recipes import tiny
+from action_reward_models.tests.tiny_vlm import cached
 
 built, work, kind, changes = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], orjson.loads(sys.argv[4])
-made = run.make(tiny.inputs(built, kind, split="validation", **changes), work / "work", work / "out", smoke=2)
+base = families.base(work / "base", changes.pop("family", "hybrid"), cached.made(), cached.made())
+given = tiny.inputs(built, kind, base=base, split="validation", **changes)
+made = run.make(given, work / "work", work / "out", smoke=2)
 print(orjson.dumps(made).decode())
 """
 
@@ -34,6 +38,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "workers and no checkpointing": (
         "selection_arm", {"trainer": {**EPOCHS, "dataloader_num_workers": 2, "gradient_checkpointing": False}}
     ),
+    "a family whose class is ours": ("scalar", {"family": "qwen3_vl"}),
     "dora": ("scalar", {"lora": {"r": 2, "target_modules": ["q_proj", "v_proj"], "use_dora": True}}),
 }  # fmt: skip
 
