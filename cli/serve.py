@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from . import output, picking
+from . import output, picking, serve_vllm
 
 if TYPE_CHECKING:
     from ..inference.choosing import How
@@ -29,6 +29,8 @@ _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - every address of this machine
         "arm serve build/my-arm",
         "arm serve build/my-arm --orders 3 --agree all --port 0",
         "arm serve build/my-arm --host 0.0.0.0 --allow-host arm.example.org",
+        "arm serve build/my-arm --print-vllm",
+        "arm serve build/my-arm --preflight --json",
     ),
 )
 @click.argument("model", metavar="MODEL")
@@ -61,13 +63,20 @@ _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - every address of this machine
     help="How many of the orders have to pick one action.",
 )  # fmt: skip
 @click.option(
+    "--max-new-tokens", type=click.IntRange(min=1), default=256, show_default=True,
+    help="Of a reply of a selection ARM.",
+)  # fmt: skip
+@click.option(
     "--otherwise", type=click.Choice(["none", "first"]), default="none", show_default=True,
     help="What is answered where the model picks none: that, or the first candidate, and that it is that.",
 )  # fmt: skip
+@click.option("--print-vllm", is_flag=True, help="Print the commands that serve MODEL with vLLM, and end.")
+@click.option("--preflight", is_flag=True, help="Print what this machine lacks to serve MODEL with vLLM, and end.")
 @output.json_option
 def command(
     model: str, base: Path | None, device: str | None, name: str | None, host: str, port: int, hosts: tuple[str, ...],
-    batch: int, queue: int, timeout_s: float, orders: int, agree: str, otherwise: str, as_json: bool,
+    batch: int, queue: int, timeout_s: float, orders: int, agree: str, max_new_tokens: int, otherwise: str,
+    print_vllm: bool, preflight: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Answer requests about MODEL until SIGTERM or Ctrl-C: then finish what is under way, and end.
 
@@ -78,9 +87,13 @@ def command(
 
     Where the environment variable ARM_SERVE_TOKEN is set, clients have to send its value as their API key.
     """
+    if print_vllm:
+        return serve_vllm.commands(model, base, name, host, port, as_json)
+    if preflight:
+        return serve_vllm.preflight(model, base, host, port, as_json)
     token = _token()
     what = picking.local(model, base, device)
-    how = _how(str(what.contract["kind"]), orders, agree, otherwise)
+    how = _how(str(what.contract["kind"]), orders, agree, otherwise, max_new_tokens)
     serving = _serving()
     with serving.bind(host, port) as bound:  # before the model is loaded, which takes long
         from ..inference.serve.app import LOOPBACK, Service
@@ -98,16 +111,17 @@ def command(
         url = f"http://{_host(host)}:{bound.getsockname()[1]}"
         serving.serve(service, bound, lambda: _ready(service, url, host, as_json))
     output.note("all requests are answered; ended")
+    return None
 
 
-def _how(kind: str, orders: int, agree: str, otherwise: str) -> How:
+def _how(kind: str, orders: int, agree: str, otherwise: str, max_new_tokens: int) -> How:
     from ..inference.choosing import How
     from ..schemas.errors import UsageError
 
     if kind == "scalar" and (orders > 1 or agree != "majority"):
         raise UsageError("a scalar model sees one candidate at a time: it has no orders that could agree",
                          next_command="leave --orders and --agree out")  # fmt: skip
-    return How(orders, agree, otherwise)  # type: ignore[arg-type] # one of the choices
+    return How(orders, agree, otherwise, max_new_tokens=max_new_tokens)  # type: ignore[arg-type] # one of the choices
 
 
 def _token() -> str | None:

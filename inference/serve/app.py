@@ -196,7 +196,9 @@ class _Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message.get("headers", []), *fixed]}
+                # A client of a server that is about to end must not send its next request into a closed connection.
+                last = [(b"connection", b"close")] if self._service.engine.draining else []
+                message = {**message, "headers": [*message.get("headers", []), *fixed, *last]}
             await send(message)
 
         try:

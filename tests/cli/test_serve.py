@@ -49,11 +49,11 @@ async def asked(url: str, request: bytes) -> tuple[int, Any]:
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        status, _, data = await ask(reader, writer, request)
+        answer = await ask(reader, writer, request)
     finally:
         writer.close()
         await writer.wait_closed()
-    return status, json.loads(data)
+    return answer.status, json.loads(answer.body)
 
 
 GET = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -168,4 +168,4 @@ def _not_loaded(*_: Any, **__: Any) -> Any:
     def opened() -> Any:
         raise AssertionError("it was loaded")
 
-    return Model("fake", {"kind": "scalar"}, dict, opened, opened)
+    return Model("fake", {"kind": "scalar"}, dict, opened, opened, 1)

@@ -72,7 +72,8 @@ class Fake(Chooser):
 
 
 def held_back(fake: Fake) -> Fake:
-    """In a process of its own: each call waits as long as the file that HOLD names is there."""
+    """In a process of its own: each call takes FAKE_SECONDS, and as long as the file that HOLD names is there."""
+    fake.seconds = float(os.environ.get("FAKE_SECONDS", "0"))
     if path := os.environ.get("HOLD"):
         fake.go.wait = lambda timeout=None: _is_gone(Path(path))  # type: ignore[method-assign]
     return fake

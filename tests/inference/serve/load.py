@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 
@@ -34,14 +35,24 @@ def post(path: str, data: bytes) -> bytes:
     return head.encode() + b"\r\n\r\n" + data
 
 
-async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, int, bytes]:
-    """(Status, Retry-After or 0, body). Raises an OSError or EOFError where nothing comes."""
+class Answer(NamedTuple):
+    """wait_s: of Retry-After, or 0. last: nothing can be asked on this connection any more."""
+
+    status: int
+    wait_s: int
+    body: bytes
+    last: bool
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> Answer:
+    """Raises an OSError or EOFError where nothing comes."""
     writer.write(request)
     await writer.drain()
     head = await reader.readuntil(b"\r\n\r\n")
     fields = dict(line.split(b": ", 1) for line in head.lower().split(b"\r\n")[1:-2])
     body = await reader.readexactly(int(fields[b"content-length"]))
-    return int(head.split(b" ", 2)[1]), int(fields.get(b"retry-after", 0)), body
+    last = fields.get(b"connection") == b"close"
+    return Answer(int(head.split(b" ", 2)[1]), int(fields.get(b"retry-after", 0)), body, last)
 
 
 async def load(url: str, requests: Sequence[bytes], clients: int, seconds: float) -> Heard:
@@ -61,21 +72,22 @@ async def _client(url: str, requests: Sequence[bytes], number: int, clients: int
     while time.monotonic() < until:
         began = time.monotonic()
         try:
-            status, wait_s, body = await ask(reader, writer, requests[at % len(requests)])
+            answer = await ask(reader, writer, requests[at % len(requests)])
         except (OSError, EOFError) as error:
             heard.lost.append(f"{type(error).__name__} {error}")
             break
         at += clients
-        if status == 200:
+        if answer.status == 200:
             heard.answers["200"] += 1
             heard.took_s.append(time.monotonic() - began)
-            continue
-        code = body.rpartition(b'"code": "')[2].split(b'"')[0].decode()
-        heard.answers[f"{status} {code}"] += 1
-        heard.waits_s.append(wait_s)
-        if code == "draining":
+        else:
+            code = answer.body.rpartition(b'"code": "')[2].split(b'"')[0].decode()
+            heard.answers[f"{answer.status} {code}"] += 1
+            heard.waits_s.append(answer.wait_s)
+        if answer.last:
             break
-        await asyncio.sleep(min(wait_s, 0.2))
+        if answer.status != 200:
+            await asyncio.sleep(min(answer.wait_s, 0.2))
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()

@@ -1,0 +1,89 @@
+"""What `arm serve` says of vLLM: the commands that serve a checkpoint there, and what this machine lacks for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from . import output
+from .source import built, place
+
+if TYPE_CHECKING:
+    from ..inference.serve.preflight import Check
+    from ..inference.serve.vllm import Plan
+
+
+def commands(model: str, base: Path | None, name: str | None, host: str, port: int, as_json: bool) -> None:
+    """Print what to run, as lines for a shell, and a request to send then."""
+    from ..inference import contract as contracts
+    from ..inference.serve import vllm
+
+    folder, called, pulled = _found(model)
+    contract = contracts.read(folder)
+    plan = vllm.plan(folder, contract, vllm.Place(name or called, host, port), base=base, pulled=pulled)
+    body = None
+    if contract["kind"] == "scalar":
+        body = vllm.example(contracts.own_prompt(folder, contract), contract, plan.name)
+    if as_json:
+        output.data(plan.to_json(body))
+        return
+    for step in plan.steps:
+        click.echo(f"# {step.why}\n{step.command}\n")
+    _request(model, plan, body)
+
+
+def preflight(model: str, base: Path | None, host: str, port: int, as_json: bool) -> None:
+    """Print what is there and what is not; exit status 1 when something is not."""
+    from ..inference.serve.preflight import preflight as look
+
+    folder, _, _ = _found(model)
+    with output.progress() as show:
+        show("looking", 0, 1)
+        checks = look(folder, host, port, base=base)
+        show("looking", 1, 1)
+    lacking = [check for check in checks if check.status != "ok"]
+    if as_json:
+        output.data({"ok": not lacking, "checks": [check.to_json() for check in checks]})
+    else:
+        _table(checks)
+    if lacking:
+        raise click.exceptions.Exit(1)
+
+
+def _found(model: str) -> tuple[Path, str, str | None]:
+    """(Folder, name, NS/NAME@REVISION or None) of a checkpoint; one on the Hub is fetched."""
+    where = place(model) or built(model)
+    if isinstance(where, Path):
+        return where, where.resolve().name, None
+    from ..inference.fetch import checkpoint
+
+    repo, revision = where
+    with output.progress() as show:
+        show("fetching the checkpoint", 0, 1)
+        commit = output.hub().of("model").resolve(repo, revision)
+        return checkpoint(repo, commit), repo.partition("/")[2], f"{repo}@{revision}"
+
+
+def _request(model: str, plan: Plan, body: object) -> None:
+    import shlex
+
+    import orjson
+
+    if body is None:
+        asks = ["arm", "select", model, "request.json", "--server", "local", "--served", plan.name]
+        click.echo(f"# then, with {plan.url}/v1 as the url of the server `local` in endpoints.yaml")
+        click.echo(shlex.join(asks))
+        return
+    click.echo(f"# then, for each candidate, POST {plan.url}{plan.route}; its score is data[0].probs[0]")
+    sent = orjson.dumps(body).decode()
+    click.echo(f"curl {plan.url}{plan.route} -H 'Content-Type: application/json' -d {shlex.quote(sent)}")
+
+
+def _table(checks: list[Check]) -> None:
+    rows = [[check.name, check.status, check.found] for check in checks]
+    output.table("what vLLM needs here", ["check", "status", "found"], rows)
+    for check in checks:
+        if check.status != "ok":
+            output.note(output.one_line(f"{check.name}: {check.do}"))
