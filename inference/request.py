@@ -74,7 +74,7 @@ def read(data: Any, spoken: Sequence[Spoken] | None = None, where: str = "the re
         raise ArmError("is no state with candidates", where=where, issues=issues,
                        next_command="docs/inference.md says what a request holds")  # fmt: skip
     dialect, space = _spoken(data, spoken, where)
-    state, picture = _state(data["state"], where)
+    state, picture = _state(data["state"], dialect, where, line)
     view = View(space or "pixel", state["width"], state["height"], state["elements"])
     candidates = [_candidate(index, one, dialect, view) for index, one in enumerate(data["candidates"])]
     seen = _sha256({name: value for name, value in state.items() if name != "source"}, where)
@@ -137,7 +137,7 @@ def _spoken(data: Row, known: Sequence[Spoken] | None, where: str) -> Spoken:
     )
 
 
-def _state(said: Row, where: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _state(said: Row, dialect: str, where: str, line: int) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A row of `states`, as far as prompts read it, and its picture by reference."""
     checked: CheckedImage | None = None
     if said.get("screenshot") is not None:
@@ -152,6 +152,14 @@ def _state(said: Row, where: str) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"turn {turn} (0-based) has at most {turn} earlier turns, and {len(history)} are given",
             where=f"{where} $.state.turn",
         )
+    if issues := [
+        Issue(where, line, f"$.state.history[{at}].action", "is a whole response: prompts show the action alone")
+        for at, one in enumerate(history)
+        if _is_response(one["action"], dialect)
+    ]:
+        told = '{"action": parsed.action, "thought": parsed.thought}   # of schemas.actions.parse(dialect, response)'
+        raise ArmError("holds earlier turns otherwise than training showed them", where=where, issues=issues,
+                       next_command=told)  # fmt: skip
     reference = f"sha256:{checked.sha256}" if checked else None
     state = {
         "task": said["task"],
@@ -194,6 +202,13 @@ def _candidate(index: int, said: str | Row, dialect: str, view: View) -> dict[st
         "element_index": element_index(parsed.calls, view) if view.elements else None,
         "parse_error": parsed.parse_error,
     }
+
+
+def _is_response(action: str, dialect: str) -> bool:
+    """Whether an action still has its thought or its tags. A text that cannot be read at all is shown as it is."""
+    opener = (DIALECTS[dialect].texts or DIALECTS[dialect]).opener
+    parsed = parse(dialect, action)
+    return parsed.parse_error is None and bool(parsed.thought or (opener and action.lstrip().startswith(opener)))
 
 
 def _with_data_url(state: Row, where: str) -> Row:

@@ -14,7 +14,7 @@ from action_reward_models.inference.choice import STATUSES
 from action_reward_models.inference.rendering import Renderer, Shown
 from action_reward_models.inference.request import Spoken, loads, read, spoken_of
 from action_reward_models.prompts.view import Unrenderable
-from action_reward_models.schemas.actions import DIALECTS
+from action_reward_models.schemas.actions import DIALECTS, parse
 from action_reward_models.schemas.errors import ArmError, UsageError
 from action_reward_models.tests.inference.asked import asked, contract, png, prompt, state, url
 from PIL import Image
@@ -181,6 +181,30 @@ def test_numbers_as_json_may_write_them() -> None:
     for bad in (b"{", b'{"a": NaN}', b"\xff", b'"\\ud800"'):
         with pytest.raises(ArmError, match="x:3: is not JSON"):
             loads(bad, "x", 3)
+
+
+RESPONSES = {
+    "function": ("<think>a</think>\n<action>click(1, 2)</action>", "<action>type(1, 2, '<action>')</action>"),
+    "openwebrl": ('a\n<tool_call>{"name": "click", "arguments": {"point_2d": [1, 2]}}</tool_call>',),
+    "molmoweb": ("THOUGHT: a\nACTION: click(1, 2)",),
+    "molmoweb_json": ('{"thought": "a", "action": {"name": "mouse_click", "x": 1, "y": 2}}',),
+    "desktop": ("```\npyautogui.click(1, 2)\n```",),
+    "react": ("Thought: a\nAction: click[3]",),
+}
+
+
+@pytest.mark.parametrize("dialect", RESPONSES)
+def test_earlier_turns_are_actions_and_no_whole_responses(dialect: str) -> None:
+    """Training showed actions alone. A loop that keeps responses would ask otherwise, without anybody noticing."""
+    for response in RESPONSES[dialect]:
+        for earlier, wrong in ((parse(dialect, response).action, False), (response, True), ("cannot be read", False)):
+            data = asked(dialect=dialect, state=state(history=[{"action": "x"}, {"action": earlier}]))
+            if not wrong:
+                assert read(data).state["history"][1]["action"] == earlier
+                continue
+            with pytest.raises(ArmError, match=r"in.jsonl:7 \$.state.history\[1\].action is a whole response") as error:
+                read(data, None, "in.jsonl", 7)
+            assert "parsed.thought" in str(error.value)
 
 
 WORDS = (
