@@ -85,8 +85,10 @@ class Service:
     async def figures(self, request: Request) -> Response:
         engine = self.engine
         named = {"model": self.name, "kind": engine.model.kind}
-        state = {"inside": engine.inside, "waiting": engine.waiting, "draining": engine.draining}
-        return Response(engine.metrics.text(named, **state), media_type=metrics.CONTENT_TYPE)
+        text = engine.metrics.text(
+            named, inside=engine.inside, waiting=engine.waiting, draining=engine.draining
+        )  # fmt: skip
+        return Response(text, media_type=metrics.CONTENT_TYPE)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 

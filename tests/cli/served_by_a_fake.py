@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from action_reward_models.cli import main, picking
 from action_reward_models.tests.inference.serve.fakes import Fake, held_back
 
 if __name__ == "__main__":
-    fake = held_back(Fake(kind="selection_arm" if "arm" in sys.argv[2] else "scalar"))
+    fake = held_back(Fake())
     vars(picking)["local"] = lambda *_, **__: picking.Model(
         "fake", {**fake.contract, "kind": fake.kind}, dict, lambda: fake, lambda: fake.prompt, 1
     )

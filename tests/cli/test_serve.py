@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from action_reward_models.cli import _run
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import load_prompt
 from action_reward_models.tests.cli import served_by_a_fake
 from action_reward_models.tests.inference.serve.fakes import body
 from action_reward_models.tests.inference.serve.load import ask, post
@@ -169,3 +171,64 @@ def _not_loaded(*_: Any, **__: Any) -> Any:
         raise AssertionError("it was loaded")
 
     return Model("fake", {"kind": "scalar"}, dict, opened, opened, 1)
+
+
+def checkpoint(folder: Path, kind: str) -> Path:
+    """As much of a merged one as vLLM's commands are made of."""
+    prompt = load_prompt("scalar/1" if kind == "scalar" else "selection/1", PromptOptions()).to_json()
+    digest, hexes = prompt["sha256"], "0" * 64
+    contract = {
+        "kind": kind, "layout": "merged", "architecture": "Qwen3_5ForSequenceClassification", "dtype": "float32",
+        "base": {"repo": "owner/base", "commit": "0" * 40, "sha256": None},
+        "prompt": {"id": prompt["id"], "sha256": digest, "file": "prompts/own.json"},
+        "candidates": {"spoken": [{"dialect": "function", "space": "pixel"}], "merge": True, "shuffle": True},
+        "processor": {"tokenizer_sha256": hexes, "chat_template_sha256": hexes, "template_options": {},
+                      "max_tokens": 2048, "min_pixels": 1024, "max_pixels": 9216},
+        "head": {"file": None, "scored_token_id": 1, "scored_token": "x"} if kind == "scalar" else None,
+    }  # fmt: skip
+    (folder / "prompts").mkdir(parents=True)
+    (folder / "prompts" / "own.json").write_text(json.dumps(prompt), "utf-8")
+    (folder / "manifest.json").write_text(json.dumps({"checkpoint": contract}), "utf-8")
+    (folder / "config.json").write_text(json.dumps({"vision_config": {}}), "utf-8")
+    (folder / "chat_template.jinja").write_text("", "utf-8")
+    return folder
+
+
+def typed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    status = _run(["serve", *words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+@pytest.mark.parametrize("kind", ["scalar", "selection_arm"])
+def test_vllm_is_told_what_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    folder = str(checkpoint(tmp_path / "my-arm", kind))
+    status, out, err = typed(capsys, folder, "--print-vllm", "--json", "--name", "other", "--port", "8123")
+    assert status == 0, err
+    plan = json.loads(out)
+    assert (plan["kind"], plan["model"], plan["url"]) == (kind, "other", "http://127.0.0.1:8123")
+    assert (plan["request"]["body"] is None) is (kind == "selection_arm")
+    status, out, err = typed(capsys, folder, "--print-vllm", "--name", "other", "--port", "8123")
+    assert status == 0, err
+    lines = out.splitlines()
+    assert all(step["command"] in lines for step in plan["steps"])
+    last = "curl http://127.0.0.1:8123/classify" if kind == "scalar" else "arm select"
+    assert lines[-1].startswith(last)
+    assert ("--server local --served other" in lines[-1]) is (kind == "selection_arm")
+
+
+def test_what_vllm_lacks_is_a_table_and_a_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    folder = str(checkpoint(tmp_path / "my-arm", "scalar"))
+    status, out, _ = typed(capsys, folder, "--preflight", "--json")
+    told = json.loads(out)
+    assert (status, told["ok"]) == (1, False)
+    missing = next(check for check in told["checks"] if check["name"] == "vllm")
+    assert missing["status"] == "missing"
+    status, out, err = typed(capsys, folder, "--preflight")
+    assert status == 1
+    assert all(check["name"] in out for check in told["checks"])
+    assert f"vllm: {missing['do']}" in err

@@ -8,10 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from action_reward_models.inference.choice import Choice
 from action_reward_models.inference.choosing import Chooser, How
+from action_reward_models.inference.contract import Kind
 from action_reward_models.inference.rendering import Renderer
 from action_reward_models.inference.request import Request, Spoken, read
 
@@ -33,7 +34,7 @@ class Fake(Chooser):
     """Later candidates are better. A task ``fail`` makes it raise, ``error`` gives no reply, and each call takes
     ``seconds``, or until ``go`` is set."""
 
-    kind: Any = "scalar"
+    kind: ClassVar[Kind] = "scalar"
     seconds: float = 0.0
     go: threading.Event = field(default_factory=threading.Event)
     asked: list[list[str]] = field(default_factory=list)  # tasks of each call
@@ -69,6 +70,12 @@ class Fake(Chooser):
 
     def _pick(self, requests: Sequence[Request], how: How, renderer: Renderer) -> list[Choice]:
         raise NotImplementedError
+
+
+class FakeARM(Fake):
+    """Gives no scores."""
+
+    kind: ClassVar[Kind] = "selection_arm"
 
 
 def held_back(fake: Fake) -> Fake:

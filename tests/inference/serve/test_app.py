@@ -17,7 +17,7 @@ from action_reward_models.inference.serve.engine import Bounds, Engine
 from action_reward_models.inference.serve.log import RequestLog
 from starlette.types import ASGIApp
 
-from .fakes import Fake, body
+from .fakes import Fake, FakeARM, body
 
 
 @dataclass
@@ -39,8 +39,8 @@ class World:
 
 
 @asynccontextmanager
-async def world(kind: str = "scalar", bounds: Bounds | None = None, **more: Any) -> AsyncIterator[World]:
-    model, out = Fake(kind=kind), io.StringIO()
+async def world(model: Fake | None = None, bounds: Bounds | None = None, **more: Any) -> AsyncIterator[World]:
+    model, out = model or Fake(), io.StringIO()
     engine = Engine(model, bounds=bounds or Bounds())
     engine.start()
     service = Service(engine, "my-arm", 1_700_000_000, log=RequestLog(out), **more)
@@ -96,7 +96,7 @@ def test_what_is_no_pick_is_an_answer_with_a_name() -> None:
 
 def test_a_model_that_gives_no_scores_says_so() -> None:
     async def test() -> None:
-        async with world("selection_arm") as here:
+        async with world(FakeARM()) as here:
             assert problem(await here.ask("/score")) == (400, "no_scores")
             assert (await here.ask("/select")).json()["selected_index"] == 2
             assert not here.model.asked[1:]
@@ -137,8 +137,8 @@ def test_requests_of_other_hosts_and_without_the_token_cost_nothing() -> None:
                 assert problem(refused) == (421, "wrong_host"), host
             for host in ("localhost", "LocalHost:80", "arm.example:8000", "[::1]:8000"):
                 assert (await here.ask(headers={**key, "Host": host})).status_code == 200, host
-            for wrong in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "Basic s3cret"},
-                          {"Authorization": "Bearer "}, {"Authorization": "Bearer ü".encode()}):  # fmt: skip
+            for said in (None, "Bearer s3cre", "Basic s3cret", "Bearer ", "Bearer ü"):
+                wrong = {} if said is None else {b"Authorization": said.encode()}
                 for path in ("/metrics", "/v1/models", "/nowhere"):
                     refused = await here.client.get(path, headers=wrong)
                     assert problem(refused) == (401, "invalid_api_key"), (wrong, path)
