@@ -90,7 +90,10 @@ def plan(
     shown = Path(pulled.partition("@")[0].rpartition("/")[2]) if pulled else folder
     steps = [
         Step("an environment of its own: vLLM pins another torch", f"python3 -m venv {ENVIRONMENT}"),
-        Step("the release that these commands are for", shlex.join([f"{ENVIRONMENT}/bin/pip", "install", *map("".join, _pins())])),
+        Step(
+            "the release that these commands are for",
+            shlex.join([f"{ENVIRONMENT}/bin/pip", "install", *map("".join, _pins())]),
+        ),
         Step("vLLM and its ninja first on PATH", f'export PATH="$PWD/{ENVIRONMENT}/bin:$PATH"'),
     ]
     if pulled:
@@ -135,11 +138,16 @@ def asked(request: Request, prompt: Prompt, contract: Contract, model: str) -> l
     The candidate is the assistant's turn and nothing follows it, so that the last token is the one that was scored in
     training. Pictures are data URLs. Raises Unrenderable.
     """
-    renderer = Renderer(prompt, {"sources": []})
-    rendered = renderer.scalar(request.state, request.set_row)
+    shows = renderer(prompt)
+    rendered = shows.scalar(request.state, request.set_row)
     images = request.images(rendered.images)
-    replies = renderer.replies(request.state, request.set_row)
+    replies = shows.replies(request.state, request.set_row)
     return [classify([*rendered.messages, *reply], images, contract, model) for reply in replies]
+
+
+def renderer(prompt: Prompt) -> Renderer:
+    """Of requests that are rows of no build."""
+    return Renderer(prompt, {"sources": []})
 
 
 def classify(messages: Sequence[Message], images: Sequence[bytes], contract: Contract, model: str) -> dict[str, Any]:
@@ -158,9 +166,7 @@ def classify(messages: Sequence[Message], images: Sequence[bytes], contract: Con
 def example(prompt: Prompt, contract: Contract, model: str) -> dict[str, Any]:
     """The body for a candidate of a state that shows what a request is like. Raises Unrenderable."""
     spoken = (spoken_of(contract) or [Spoken("function", "pixel")])[0]
-    state: dict[str, Any] = {"task": "Click the red button."}
-    if contract["processor"]["max_pixels"] is not None:
-        state["screenshot"] = _picture()
+    state = {"task": "Click the red button.", "screenshot": _picture(), "observation_text": "<button>Red</button>"}
     action = {"action": "click(20, 20)", "thought": "It is red."}
     said = {"state": state, "candidates": [action], "dialect": spoken.dialect, "space": spoken.space}
     return asked(read(said, [spoken]), prompt, contract, model)[0]

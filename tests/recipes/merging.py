@@ -26,8 +26,9 @@ _IDENTITY = manifests.identity(
 )  # fmt: skip
 
 
-def checkpoint(folder: Path, base: Path, kind: str) -> dict[str, Any]:
-    contract = made.make(folder, base, kind)
+def checkpoint(folder: Path, base: Path, kind: str, **more: Any) -> dict[str, Any]:
+    """``more``: of `made.make`."""
+    contract = made.make(folder, base, kind, **more)
     (folder / "manifest.json").unlink()
     manifests.write(folder, manifests.describe(folder, _IDENTITY, checkpoint=contract, training=None))
     return contract
