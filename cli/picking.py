@@ -275,13 +275,12 @@ def _checkpoint(named: str) -> tuple[Path, str]:
     from ..inference.fetch import checkpoint
 
     found = place(named) or built(named)
-    if not isinstance(found, Path):
-        repo, revision = found
-        with output.progress() as show:
-            show("fetching the checkpoint", 0, 1)
-            commit = output.hub().of("model").resolve(repo, revision)
-            return checkpoint(repo, commit), repo.partition("/")[2]
-    return found, found.resolve().name
+    if isinstance(found, Path):
+        return found, found.resolve().name
+    output.hub()  # whose client draws no bars
+    with output.progress() as show:
+        show("fetching the checkpoint", 0, 1)
+        return checkpoint(*found), found[0].partition("/")[2]
 
 
 def _contract(folder: Path) -> Mapping[str, Any]:
@@ -308,11 +307,11 @@ def served(named: str | None, server: Server, model: str, prompt: Prompt | None,
     where: dict[str, Any] = {}
     if named is not None:
         found = place(named) or built(named)
-        where = (
-            {"checkpoint": found}
-            if isinstance(found, Path)
-            else dict(zip(("checkpoint", "revision"), found, strict=True))
-        )
+        if isinstance(found, Path):
+            where = {"checkpoint": found}
+        else:
+            output.hub()  # whose client draws no bars
+            where = {"checkpoint": found[0], "revision": found[1]}
     arm = SelectionARM.at(server, model=model, prompt=prompt, **where, **sending)
 
     def about() -> Mapping[str, Any]:

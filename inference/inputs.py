@@ -130,7 +130,11 @@ class Split:
         if not sets:
             raise ArmError(f"holds no candidate sets in {self.split}", where=self.where)
         self._refuse_other_ways(sets)
-        place = {row["state_id"]: at for at, row in enumerate(self.tables.columns("states", ("state_id",)))}
+        self._states = _only(self.tables, "states", self.split)
+        place = _places(self._states)
+        if any(row["state_id"] not in place for row in sets):  # else the pictures of other splits are not fetched
+            self._states = self.tables
+            place = _places(self.tables)
         last = len(place)
         self._sets = sorted((place.get(row["state_id"], last), row["set_id"], row["state_id"]) for row in sets)
         self.total = len(self._sets)
@@ -143,12 +147,12 @@ class Split:
     def questions(self, first: int, last: int) -> list[Question]:
         wanted = self._sets[first:last]
         pictures: dict[str, bytes] = {}
-        quiet = replace(self.tables, progress=lambda *_: None)
 
         def keep(reference: str, data: bytes) -> None:
             pictures[reference.removeprefix("sha256:")] = data
 
         ids = {state_id for _, _, state_id in wanted}
+        quiet = replace(self._states, progress=lambda *_: None)
         states = {row["state_id"]: row for row in quiet.some("states", "state_id", ids, keep)}
         held = replace(self._held, progress=lambda *_: None)
         sets = {row["set_id"]: row for row in held.some("candidate_sets", "set_id", {name for _, name, _ in wanted})}
@@ -180,6 +184,11 @@ class Split:
             f"the checkpoint was trained on actions in {known}, and those of {self.split} are in {here}; its answers "
             "would mean nothing", where=self.where,
         )  # fmt: skip
+
+
+def _places(tables: BuiltTables) -> dict[str, int]:
+    """Where each state lies among the others."""
+    return {row["state_id"]: at for at, row in enumerate(tables.columns("states", ("state_id",)))}
 
 
 def _only(tables: BuiltTables, table: str, split: str) -> BuiltTables:

@@ -84,6 +84,29 @@ def test_states_lie_beside_each_other(built: Path, monkeypatch: pytest.MonkeyPat
     assert order == sorted(order)
 
 
+def test_only_files_of_the_split_are_read(built: Path) -> None:
+    """Those of a published build are downloaded when they are read."""
+    of, fetched = tables(built), set[str]()
+
+    def fetch(name: str) -> Path:
+        fetched.add(name)
+        return built / name
+
+    all_of(Split(replace(of, fetch=fetch), "validation", prompt(), SPOKEN), 4)
+    assert {name.split("/")[1] for name in fetched} == {"states", "candidate_sets"}
+    assert not [name for name in fetched if "train" in name]
+
+
+def test_states_may_lie_in_another_split(built: Path) -> None:
+    of = tables(built)
+    entry = of.identity["tables"]["states"]
+    files = [file for part in entry["splits"].values() for file in part["files"]]
+    moved = identity(of, {"states": {**entry, "splits": {"train": {"files": files}}}})
+    found = all_of(Split(moved, "validation", prompt(), SPOKEN), 5)
+    assert found
+    assert all(one.request is not None for one in found)
+
+
 def test_who_decides_what_is_asked(built: Path) -> None:
     of = tables(built)
     train, other = (Split(of, name, prompt(), SPOKEN).identity for name in ("train", "validation"))
