@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import output, picking, serve_vllm
+from . import output, picking, select, serve_vllm
 
 if TYPE_CHECKING:
-    from ..inference.choosing import How
+    from ..inference.choosing import Chooser, How
     from ..inference.serve.app import Service
 
 TOKEN = "ARM_SERVE_TOKEN"  # noqa: S105 - the name of a variable
@@ -22,20 +22,23 @@ PORT = 8000
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - every address of this machine
 
 
+# What decides the answers is said in the words of `arm select`.
+_ASKING = [one for one in select.command.params if one.name in select._Said._fields]
+
+
 @click.command(
     "serve",
     short_help="Serve a checkpoint over HTTP, to agents in any language.",
+    params=[click.Argument(["model"], metavar="MODEL", required=False), *_ASKING],
     epilog=output.examples(
         "arm serve build/my-arm",
         "arm serve build/my-arm --orders 3 --agree all --port 0",
         "arm serve build/my-arm --host 0.0.0.0 --allow-host arm.example.org",
+        "arm serve build/my-arm --server local --served my-arm",
         "arm serve build/my-arm --print-vllm",
         "arm serve build/my-arm --preflight --json",
     ),
 )
-@click.argument("model", metavar="MODEL")
-@picking.base_option
-@picking.device_option
 @click.option("--name", metavar="NAME", help="What clients call the model. [default: the checkpoint's name]")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any free port.")
@@ -54,46 +57,31 @@ _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - every address of this machine
     "--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS",
     help="For one request, waiting included.",
 )  # fmt: skip
-@click.option(
-    "--orders", type=click.IntRange(1, 120), default=1, show_default=True,
-    help="Orders in which a selection ARM sees the candidates, the one of training first.",
-)  # fmt: skip
-@click.option(
-    "--agree", type=click.Choice(["majority", "all"]), default="majority", show_default=True,
-    help="How many of the orders have to pick one action.",
-)  # fmt: skip
-@click.option(
-    "--max-new-tokens", type=click.IntRange(min=1), default=256, show_default=True,
-    help="Of a reply of a selection ARM.",
-)  # fmt: skip
-@click.option(
-    "--otherwise", type=click.Choice(["none", "first"]), default="none", show_default=True,
-    help="What is answered where the model picks none: that, or the first candidate, and that it is that.",
-)  # fmt: skip
 @click.option("--print-vllm", is_flag=True, help="Print the commands that serve MODEL with vLLM, and end.")
 @click.option("--preflight", is_flag=True, help="Print what this machine lacks to serve MODEL with vLLM, and end.")
 @output.json_option
 def command(
-    model: str, base: Path | None, device: str | None, name: str | None, host: str, port: int, hosts: tuple[str, ...],
-    batch: int, queue: int, timeout_s: float, orders: int, agree: str, max_new_tokens: int, otherwise: str,
-    print_vllm: bool, preflight: bool, as_json: bool,
+    model: str | None, name: str | None, host: str, port: int, hosts: tuple[str, ...], batch: int, queue: int,
+    timeout_s: float, print_vllm: bool, preflight: bool, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Answer requests about MODEL until SIGTERM or Ctrl-C: then finish what is under way, and end.
 
     MODEL is a folder that `arm train` or `arm pull` made, NS/NAME[@REVISION] on the Hub, or a checkpoint of
-    ./registry.yaml by name. POST /select and /score take a `pick_request/1`; /v1/chat/completions takes it from any
-    client of OpenAI's API. GET /health and /metrics are for who watches it. The log is one line of JSON for each
-    request, on stderr, without texts, pictures and keys.
+    ./registry.yaml by name; with --server, the ARM that another server runs. POST /select and /score take a
+    `pick_request/1`; /v1/chat/completions takes it from any client of OpenAI's API. GET /health and /metrics are for
+    who watches it. The log is one line of JSON for each request, on stderr, without texts, pictures and keys.
 
     Where the environment variable ARM_SERVE_TOKEN is set, clients have to send its value as their API key.
     """
-    if print_vllm:
-        return serve_vllm.commands(model, base, name, host, port, as_json)
-    if preflight:
-        return serve_vllm.preflight(model, base, host, port, as_json)
+    said = select._Said(**given)
+    if print_vllm or preflight:
+        if model is None:
+            raise _usage("of which MODEL?")
+        if print_vllm:
+            return serve_vllm.commands(model, said.base, name, host, port, as_json)
+        return serve_vllm.preflight(model, said.base, host, port, as_json)
     token = _token()
-    what = picking.local(model, base, device)
-    how = _how(str(what.contract["kind"]), orders, agree, otherwise, max_new_tokens)
+    what, opened = _asked(model, said)
     serving = _serving()
     with serving.bind(host, port) as bound:  # before the model is loaded, which takes long
         from ..inference.serve.app import LOOPBACK, Service
@@ -102,7 +90,7 @@ def command(
 
         with output.progress() as show:
             show("loading the model", 0, 1)
-            chooser = what.opened()
+            chooser, how = opened()
             show("loading the model", 1, 1)
         engine = Engine(chooser, how, Bounds(batch, queue, timeout_s))
         names = LOOPBACK | {_host(one) for one in (*hosts, *({host} - set(_ANYWHERE)))}
@@ -110,18 +98,41 @@ def command(
         service = Service(engine, name or what.name, int(time.time()), token=token, hosts=names, log=log)
         url = f"http://{_host(host)}:{bound.getsockname()[1]}"
         serving.serve(service, bound, lambda: _ready(service, url, host, as_json))
+    what.closed()
     output.note("all requests are answered; ended")
     return None
 
 
-def _how(kind: str, orders: int, agree: str, otherwise: str, max_new_tokens: int) -> How:
-    from ..inference.choosing import How
+def _asked(named: str | None, said: select._Said) -> tuple[picking.Model, Callable[[], tuple[Chooser, How]]]:
+    """What is asked, and what loads it, with how it is asked. Raises UsageError for what does not go together."""
     from ..schemas.errors import UsageError
 
-    if kind == "scalar" and (orders > 1 or agree != "majority"):
-        raise UsageError("a scalar model sees one candidate at a time: it has no orders that could agree",
-                         next_command="leave --orders and --agree out")  # fmt: skip
-    return How(orders, agree, otherwise, max_new_tokens=max_new_tokens)  # type: ignore[arg-type] # one of the choices
+    try:
+        select._refuse_useless(said)
+    except UsageError as error:
+        raise _usage(error.message) from error
+    if named is None and (said.server is None or said.prompt is None):
+        raise _usage("a MODEL is needed; it may be left out only with --server and --prompt")
+    model = select._model(named, said, select._prompt(said))
+    if model.contract["kind"] == "scalar" and said.orders > 1:
+        raise _usage(f"{model.name} is a scalar model, which sees one candidate at a time: it has no order")
+    scalar = picking.local(said.scalar, said.scalar_base, said.device) if said.scalar is not None else None
+    if scalar is not None and scalar.contract["kind"] != "scalar":
+        raise _usage(f"--scalar {said.scalar} is a {scalar.contract['kind']}, and a scalar model is meant")
+
+    def opened() -> tuple[Chooser, How]:
+        from ..inference.choosing import How
+
+        chooser, other = model.opened(), scalar.opened() if scalar is not None else None
+        return chooser, How(said.orders, said.agree, said.otherwise, other, said.max_new_tokens)
+
+    return model, opened
+
+
+def _usage(message: str) -> Exception:
+    from ..schemas.errors import UsageError
+
+    return UsageError(message, next_command="arm serve --help")
 
 
 def _token() -> str | None:

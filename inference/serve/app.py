@@ -110,7 +110,8 @@ class Service:
                 raise UnservedError(told, code="timeout", status=504, retry_after_s=wait_s) from error
         choice, entry.batch = answered.choice, answered.batch
         if choice.status == "error" and choice.selected_index is None:
-            raise HttpError(502, f"the model's own server gave no reply: {choice.detail}", code="error")
+            why = "; ".join(dict.fromkeys(filter(None, (choice.detail, *(vote.detail for vote in choice.votes)))))
+            raise HttpError(502, f"the model's own server gave no reply: {why}", code="error")
         entry.outcome = choice.status
         return body, choice
 

@@ -19,19 +19,26 @@ import pytest
 from action_reward_models.cli import _run
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.render import load_prompt
+from action_reward_models.schemas.images import data_url
 from action_reward_models.tests.cli import served_by_a_fake
+from action_reward_models.tests.inference.made import png
 from action_reward_models.tests.inference.serve.fakes import body
 from action_reward_models.tests.inference.serve.load import ask, post
+from action_reward_models.tests.servers.stand_in import Fault, Script, StandIn
 
 ROOT = Path(__file__).parents[2]
+FAKE = ("-m", served_by_a_fake.__name__, "serve", "fake")
+ARM = ("-c", "from action_reward_models.cli import main; main()", "serve")
 
 
 @contextmanager
-def serving(words: str = "", hold: Path | None = None, **env: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+def serving(
+    words: str = "", hold: Path | None = None, program: tuple[str, ...] = FAKE, **env: str
+) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """The process, once it answers, and what it said of itself."""
     more = {"HOLD": str(hold)} if hold else {}
     process = subprocess.Popen(
-        [sys.executable, "-m", served_by_a_fake.__name__, "serve", "fake", "--port", "0", "--json", *words.split()],
+        [sys.executable, *program, "--port", "0", "--json", *words.split()],
         env={**os.environ, **more, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     try:
@@ -137,7 +144,9 @@ def test_it_ends_when_the_model_is_stuck_with_a_request_that_timed_out(tmp_path:
         ("", {"ARM_SERVE_TOKEN": "two\nlines"}, 2, "not printable ASCII"),
         ("--batch 0", {}, 2, "0 is not in the range"),
         ("--timeout 0", {}, 2, "0.0 is not in the range"),
-        ("--orders 3", {}, 2, "a scalar model sees one candidate at a time"),
+        ("--orders 3", {}, 2, "a scalar model, which sees one candidate at a time"),
+        ("--agree all", {}, 2, "--agree says nothing without what it is for"),
+        ("--served it", {}, 2, "--served needs --server"),
         ("--host 192.0.2.1", {}, 1, "192.0.2.1:8000: cannot be listened on"),
     ],
 )
@@ -150,6 +159,14 @@ def test_what_is_refused_before_a_model_is_loaded(
         monkeypatch.setenv(name, value)
     assert _run(["serve", "folder", *words.split()]) == status
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["", "--print-vllm", "--preflight", "--server x --served y"])
+def test_without_a_model(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = typed(capsys, *words.split())
+    assert status == 2
+    assert "MODEL" in err
+    assert "next: arm serve --help" in err
 
 
 def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(
@@ -171,6 +188,29 @@ def _not_loaded(*_: Any, **__: Any) -> Any:
         raise AssertionError("it was loaded")
 
     return Model("fake", {"kind": "scalar"}, dict, opened, opened, 1)
+
+
+@pytest.mark.slow
+def test_an_arm_behind_another_server_answers(tmp_path: Path) -> None:
+    """Of the checkpoint there are no weights here; what goes wrong there is said in words."""
+    folder = checkpoint(tmp_path / "my-arm", "selection_arm")
+    state = {"task": "Buy milk", "screenshot": data_url(png("red"))}
+    request = post("/select", json.dumps({**body(), "state": state}).encode())
+    words = f"{folder} --server mine --served stand-in --orders 2"
+    with (
+        StandIn(Script()) as server,
+        serving(words, program=ARM, ARM_ENDPOINT_MINE=server.url) as (process, said),
+    ):
+        assert (said["model"], said["kind"]) == ("stand-in", "selection_arm")
+        status, told = asyncio.run(asked(said["url"], request))
+        assert (status, len(told["votes"])) == (200, 2)
+        assert {vote["status"] for vote in told["votes"]} == {"ok"}
+        server.change(Script(faults=(Fault("400", rate=1.0),)))
+        status, told = asyncio.run(asked(said["url"], request))
+        assert (status, told["error"]["code"]) == (502, "error")
+        assert "400" in told["error"]["message"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
 
 
 def checkpoint(folder: Path, kind: str) -> Path:
