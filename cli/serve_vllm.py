@@ -21,10 +21,10 @@ def commands(model: str, base: Path | None, name: str | None, host: str, port: i
     from ..inference.serve import vllm
 
     folder, called, pulled = _found(model)
-    contract = contracts.read(folder)
+    contract = contracts.read(folder, weights=False)
     plan = vllm.plan(folder, contract, vllm.Place(name or called, host, port), base=base, pulled=pulled)
     body = None
-    if contract["kind"] == "scalar":
+    if contract["kind"] == "scalar" and contract["prompt"]["file"] is not None:
         body = vllm.example(contracts.own_prompt(folder, contract), contract, plan.name)
     if as_json:
         output.data(plan.to_json(body))
@@ -71,6 +71,9 @@ def _request(model: str, plan: Plan, body: object) -> None:
 
     import orjson
 
+    if body is None and plan.kind == "scalar":
+        click.echo(f"# then POST {plan.url}{plan.route}; the checkpoint brings no prompt that an example could show")
+        return
     if body is None:
         asks = ["arm", "select", model, "request.json", "--server", "local", "--served", plan.name]
         click.echo(f"# then, with {plan.url}/v1 as the url of the server `local` in endpoints.yaml")

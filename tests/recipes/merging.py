@@ -1,4 +1,4 @@
-"""Merges tiny checkpoints in a process with torch, and prints what came of it as JSON: ``merging.py FOLDER BASE``."""
+"""Merges tiny checkpoints in a process with torch, and prints what came of it as JSON: ``FOLDER BASE BLIND``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import orjson
 from action_reward_models.inference.processor import Processor
 from action_reward_models.inference.scalar import ScalarRewardModel
 from action_reward_models.inference.selection import SelectionARM
+from action_reward_models.inference.serve import export
 from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes import merge as merging
 from action_reward_models.recipes import scoring
@@ -34,7 +35,8 @@ def checkpoint(folder: Path, base: Path, kind: str, **more: Any) -> dict[str, An
     return contract
 
 
-def main(folder: Path, base: Path) -> None:
+def main(folder: Path, base: Path, blind: Path) -> None:
+    """blind: a base that takes no pictures."""
     import torch
     import transformers
     from peft.tuners.tuners_utils import BaseTuner
@@ -68,6 +70,7 @@ def main(folder: Path, base: Path) -> None:
             row = rows[-1]
             batch = Processor(out, made.LIMITS).batch([row])
             stock.eval()
+            told[kind]["problems"] = export.problems(out)
             with torch.inference_mode():
                 told[kind]["stock"] = abs(float(stock(**batch).logits[0, 0]) - after[-1])
 
@@ -122,6 +125,7 @@ def main(folder: Path, base: Path) -> None:
     refused("elsewhere", lambda _: None)
     BaseTuner.merge_and_unload = merge_and_unload
     told["example"] = _example(folder, base)
+    told["blind"] = _blind(folder / "blind", blind)
     print(json.dumps(told))
 
 
@@ -140,5 +144,14 @@ def _example(folder: Path, base: Path) -> dict[str, Any]:
     return said
 
 
+def _blind(folder: Path, base: Path) -> dict[str, Any]:
+    """What vLLM reads of a scalar model that takes no pictures."""
+    folder.mkdir()
+    checkpoint(folder / "adapter", base, "scalar")
+    out = merging.merge(folder / "adapter", folder / "merged", base=base).folder
+    config = json.loads((out / "config.json").read_bytes())
+    return {"architectures": config["architectures"], "problems": export.problems(out)}
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, sys.argv[1:]))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from typing import Any
 
 import pytest
+from action_reward_models.tests.inference import process
 from action_reward_models.tests.tiny_vlm import cached
 
 
@@ -18,7 +20,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     environment = cached.environment()
     environment.pop("USE_TORCH", None)
     done = subprocess.run(
-        [sys.executable, "-m", "action_reward_models.tests.recipes.merging", str(folder), str(cached.made())],
+        [sys.executable, "-m", "action_reward_models.tests.recipes.merging", str(folder), str(cached.made()),
+         str(process.base(sees=False))],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -52,10 +55,21 @@ def test_a_scalar_model_says_what_vllm_reads(told: dict[str, Any]) -> None:
     config = told["scalar"]["config"]
     assert config["architectures"] == ["Qwen3_5ForConditionalGeneration"]
     assert config["problem_type"] == "regression"
-    assert config["id2label"] == {"0": "score"}
-    assert "score.weight" in told["scalar"]["weights"]
-    assert {name.partition(".")[0] for name in told["scalar"]["weights"]} == {"model", "score"}
+    for said in (config, config["text_config"]):
+        assert said["id2label"] == {"0": "score"}
+        assert said["label2id"] == {"score": 0}
+        assert said["problem_type"] == "regression"
+    kinds = Counter(".".join(name.split(".")[:2]) for name in told["scalar"]["weights"])
+    assert set(kinds) == {"model.visual", "model.language_model", "score.weight"}
+    assert kinds["score.weight"] == 1
+    assert min(kinds["model.visual"], kinds["model.language_model"]) > 20
+    assert not [name for name in told["scalar"]["weights"] if "lm_head" in name or "lora" in name]
+    assert told["scalar"]["problems"] == []
     assert told["scalar"]["done"]["architecture"] == "Qwen3_5ForSequenceClassification"
+
+
+def test_a_scalar_model_that_only_reads_keeps_the_name_that_vllm_knows(told: dict[str, Any]) -> None:
+    assert told["blind"] == {"architectures": ["Qwen3ForSequenceClassification"], "problems": []}
 
 
 def test_the_manifest_says_what_was_merged(told: dict[str, Any]) -> None:
