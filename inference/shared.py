@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..schemas.errors import ArmError
 from .batches import arrays, batches
@@ -25,6 +25,14 @@ CHECKED = 8  # conversations are read whole, too
 # How far the last state may be from that of the whole conversation, by its length: rounding moves it by 1e-6 and 1e-2,
 # and a position that is off by one by 0.1 and more in some of the conversations.
 APART = {"float32": 1e-3, "bfloat16": 0.05}
+
+
+class Read(NamedTuple):
+    """What a model keeps of the first ``common`` tokens of ``count`` conversations."""
+
+    cache: Any
+    common: int
+    count: int
 
 
 class Shared:
@@ -59,28 +67,28 @@ class Shared:
     def _score(self, rows: Sequence[Encoded], batch: Sequence[Family], common: int) -> dict[int, float]:
         import torch
 
-        cache = self._read([rows[family.rows[0]] for family in batch], common)
+        read = self._read([rows[family.rows[0]] for family in batch], common)
         beginning = {place: number for number, family in enumerate(batch) for place in family.rows}
-        states = dict(self._go_on(rows, beginning, cache, common))
+        states = dict(self._go_on(rows, beginning, read))
         kind = any(rows[family.rows[0]].pictures for family in batch), len(batch) > 1
         if self._checks and kind not in self._checked:
             some = sorted(beginning)[:: -(-len(beginning) // CHECKED)]
-            again = dict(self._go_on(rows, {place: beginning[place] for place in some}, cache, common))
+            again = dict(self._go_on(rows, {place: beginning[place] for place in some}, read))
             self._check(rows, some, states, again)
             self._checked.add(kind)
         scores = self.head(torch.stack(list(states.values())))[:, 0]  # (conversations, hidden) -> (conversations,)
         return dict(zip(states, scores.float().tolist(), strict=True))
 
     def _go_on(
-        self, rows: Sequence[Encoded], beginning: Mapping[int, int], cache: Any, common: int
+        self, rows: Sequence[Encoded], beginning: Mapping[int, int], read: Read
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield the place of each conversation and its last state, (hidden,). beginning: of each place, which row of
-        ``cache`` it goes on from."""
+        """Yield the place of each conversation and its last state, (hidden,). beginning: of each place, which of those
+        that were ``read`` it goes on from."""
         import torch
 
-        beginnings = len(set(beginning.values())) * common
-        for piece in pieces(rows, list(beginning), beginnings, self.tokens):
-            forked = fork(cache, [beginning[place] for place in piece], self.model.device)
+        common = read.common
+        for piece in pieces(rows, list(beginning), read.count * common, self.tokens):
+            forked = fork(read.cache, [beginning[place] for place in piece], self.model.device)
             ends = [rows[place].input_ids[common:] for place in piece]
             longest = max(map(len, ends))
             ids = [(*end, *[self.processor.pad_token_id] * (longest - len(end))) for end in ends]
@@ -91,10 +99,10 @@ class Shared:
                 use_cache=True,
             ).last_hidden_state  # (B, longest, hidden); what pads a row stands after it, and reaches nothing before
             for at, (place, end) in enumerate(zip(piece, ends, strict=True)):
-                yield place, hidden[at, len(end) - 1]
+                yield place, hidden[at, len(end) - 1].clone()  # else it would keep all of the others
 
-    def _read(self, rows: Sequence[Encoded], common: int) -> Any:
-        """The cache of the model after the first ``common`` tokens of each of ``rows``, pictures included."""
+    def _read(self, rows: Sequence[Encoded], common: int) -> Read:
+        """The first ``common`` tokens of each of ``rows``, pictures included."""
         import torch
         from transformers import DynamicCache
 
@@ -104,7 +112,7 @@ class Shared:
         given = {key: value.to(self.model.device) for key, value in given.items()}
         cache = DynamicCache(config=self.model.config.get_text_config())
         self.body(**given, position_ids=self._positions(rows, 0, common), past_key_values=cache, use_cache=True)
-        return cache
+        return Read(cache, common, len(rows))
 
     def _positions(self, rows: Sequence[Encoded], start: int, end: int) -> torch.Tensor:
         """Positions of the tokens from ``start`` up to ``end``, counted over the whole of each conversation: (rows,

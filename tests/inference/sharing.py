@@ -39,15 +39,20 @@ Set = list[Encoded]
 
 
 def main(step: str, work: str, seen: str, blind: str, count: int) -> dict[str, Any]:
-    """explore: scores of ``count`` sets for three families, and whatever is found out with one. compare: for all four
-    families, a large set, and the layouts of a checkpoint of Qwen3-VL."""
+    """The name of a family: scores of ``count`` sets, and what is found out with it alone. explore: ``count`` sets for
+    three families, and whatever is found out with one."""
     import torch
 
     torch.set_num_threads(1)
-    some = families.FAMILIES if step == "compare" else ("hybrid", "qwen3_vl", "text")
+    some = ("hybrid", "qwen3_vl", "text") if step == "explore" else (step,)
     models = {family: opened(Path(work), family, Path(seen), Path(blind)) for family in some}
     told: dict[str, Any] = {"compare": {family: compare(model, count) for family, model in models.items()}}
-    if step == "explore":
+    if step == "hybrid":
+        told["bound"] = bound(models[step], 1000)
+    elif step == "qwen3_vl":
+        folder = Path(work) / "qwen3_vl-float32"
+        told["layouts"] = layouts(folder, folder / "base" / "qwen3_vl")
+    elif step == "explore":
         told["planted"] = {
             family: {name: planted(models[family], name) for name in PLANTED} for family in ("hybrid", "qwen3_vl")
         }
@@ -56,10 +61,6 @@ def main(step: str, work: str, seen: str, blind: str, count: int) -> dict[str, A
         told["edges"] = edges(models["hybrid"])
         told["bound"] = bound(models["hybrid"], 60)
         told["leaks"] = leaks(models["qwen3_vl"])
-    else:
-        told["bound"] = bound(models["hybrid"], 1000)
-        folder = Path(work) / "qwen3_vl-float32"
-        told["layouts"] = layouts(folder, folder / "base" / "qwen3_vl")
     return told
 
 

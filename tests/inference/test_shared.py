@@ -35,20 +35,23 @@ def test_scores_are_those_of_whole_conversations(found: Any, family: str) -> Non
 
 
 @pytest.mark.slow
-def test_scores_of_many_sets_are_those_of_whole_conversations(tmp_path: Path) -> None:
-    """200 sets of each family, 1,000 candidates of one set, and every layout of the class that is ours."""
-    told = explored(tmp_path, "compare", 200)
-    assert list(told["compare"]) == ["hybrid", "attention", "qwen3_vl", "text"]
-    for family, of in told["compare"].items():
-        compared(of)
-        assert of["scores"] > 500
-        sees = [False] if family == "text" else [False, True]
-        assert of["checked"] == [[pictures, several] for pictures in sees for several in (False, True)], family
-    bounded(told["bound"], 1000)
-    of = told["layouts"]
-    for one, other in (("adapter", "merged"), ("adapter", "unpadded"), ("value_head", "without_lora")):
-        assert of[one] == pytest.approx(of[other], abs=ROUNDING), one
-    assert of["adapter"] != pytest.approx(of["without_lora"], abs=0.01)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("family", ["hybrid", "attention", "qwen3_vl", "text"])
+def test_scores_of_many_sets_are_those_of_whole_conversations(tmp_path: Path, family: str) -> None:
+    """200 sets; of one family 1,000 candidates of one set, and of the class that is ours every layout."""
+    told = explored(tmp_path, family, 200)
+    of = told["compare"][family]
+    compared(of)
+    assert of["scores"] > 500
+    sees = [False] if family == "text" else [False, True]
+    assert of["checked"] == [[pictures, several] for pictures in sees for several in (False, True)]
+    if family == "hybrid":
+        bounded(told["bound"], 1000)
+    if family == "qwen3_vl":
+        found = told["layouts"]
+        for one, other in (("adapter", "merged"), ("adapter", "unpadded"), ("value_head", "without_lora")):
+            assert found[one] == pytest.approx(found[other], abs=ROUNDING), one
+        assert found["adapter"] != pytest.approx(found["without_lora"], abs=0.01)
 
 
 @pytest.mark.parametrize("family", ["hybrid", "qwen3_vl", "text"])
