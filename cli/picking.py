@@ -158,7 +158,8 @@ class Asked:
                     inputs, lambda: self._opened(show), out, about, piece=self.model.piece, progress=show
                 )  # fmt: skip
             except KeyboardInterrupt:
-                output.note(f"what was answered is kept in {out.name}.making; the same command goes on from there")
+                if (work := out.with_name(f"{out.name}.making")).is_dir():
+                    output.note(f"what was answered is kept in {work.name}; the same command goes on from there")
                 raise
         return self._told(done)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from . import generate_options, output, picking
+from . import output, picking
 
 if TYPE_CHECKING:
     from ..prompts.render import Prompt
@@ -75,7 +75,11 @@ class _Said(NamedTuple):
 )
 @click.option("--server", metavar="NAME", help="Ask the ARM that this server of endpoints.yaml serves.")
 @click.option("--served", metavar="NAME", help="What the server calls it.")
-@generate_options.endpoints_option
+@click.option(
+    "--endpoints", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="The file that declares servers and names of keys. [default: $ARM_ENDPOINTS; without it "
+    "~/.config/action-reward-models/endpoints.yaml and, for servers of this machine, ./endpoints.yaml]",
+)  # fmt: skip
 @click.option(
     "--response-format", type=click.Choice(["none", "json_object", "json_schema"]),
     help="The form that the server holds replies to. [default: none]",

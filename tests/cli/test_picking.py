@@ -300,6 +300,22 @@ def test_standard_input(here: Shell, models: dict[str, Chooser], monkeypatch: py
     assert given('{"id": "torn", \n' + json.dumps(asked())).json["statuses"] == {"unreadable": 1, "ok": 1}
 
 
+def test_an_interrupt_says_what_is_kept(here: Shell, models: dict[str, Chooser]) -> None:
+    def says(text: str) -> str:
+        if "task 4" in text:
+            raise KeyboardInterrupt
+        return '{"selection": 1}'
+
+    here.write("many.jsonl", *(asked(id=f"r{n}", state=state(task=f"task {n}")) for n in range(6)))
+    models["fake"] = Selects(says)
+    done = here.run("arm select fake many.jsonl --out picks.parquet --json")
+    assert (done.status, done.out) == (130, "")
+    assert "what was answered is kept in picks.parquet.making; the same command goes on from there" in done.err
+    models["fake"] = Selects('{"selection": 1}')
+    again = here.run("arm select fake many.jsonl --out picks.parquet --json")
+    assert (again.json["rows"], again.json["asked"]) == (6, 3)
+
+
 def test_many_with_another_policy(here: Shell, models: dict[str, Chooser]) -> None:
     models["mumbles"], models["scores"] = Selects("well"), Scores(lambda text: len(text) / 100)
     here.write("two.jsonl", asked(id="a"), asked(id="b", candidates=["click(1, 2)"]))
