@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: demo test test-all conformance check-server smoke-hub lint format bench clean
+.PHONY: demo test test-all conformance check-server check-pooling smoke-hub lint format bench clean
 
 demo: .venv/.core
 	$(BIN)/arm demo
@@ -20,6 +20,9 @@ conformance: .venv/.dev
 
 check-server: .venv/.dev  # URL=http://127.0.0.1:8000/v1: samples and labels a few states with a server that runs there
 	ARM_TEST_SERVER_URL=$(URL) $(BIN)/python -m pytest -q -rP tests/builders/generate/test_real_server.py
+
+check-pooling: .venv/.dev  # URL=http://127.0.0.1:8000: a vLLM with a scalar model, as docs/serving.md says
+	ARM_TEST_POOLING_URL=$(URL) $(BIN)/python -m pytest -q -rP tests/inference/test_pooling_server.py
 
 smoke-hub: .venv/.core  # needs HF_TOKEN; publishes to a private repository and deletes it
 	$(BIN)/python tests/smoke_hub.py

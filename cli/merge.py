@@ -26,8 +26,8 @@ def command(checkpoint: Path, out: Path, base: Path | None, as_json: bool) -> No
     """Write the model of CHECKPOINT, a folder that `arm train` or `arm pull` made, with its base to a new folder.
 
     It is refused when it equals its base, when it differs where the adapter changes nothing, and when it gives other
-    scores than the adapter once it is loaded again. One folder serves transformers, vLLM and this project; a scalar
-    model is served with `vllm serve FOLDER --runner pooling --convert classify`.
+    scores than the adapter once it is loaded again. One folder serves transformers, vLLM and this project;
+    `arm serve FOLDER --print-vllm` says how vLLM serves it.
     """
     from ..recipes.merge import merge
     from ..schemas.errors import UsageError

@@ -40,7 +40,7 @@ def found() -> dict[str, Any]:
 
 
 def apart(found: dict[str, Any], name: str) -> float:
-    return max(abs(one - other) for one, other in zip(found["ours"], found[name], strict=True))
+    return max(abs(float(one) - float(other)) for one, other in zip(found["ours"], found[name], strict=True))
 
 
 def test_the_server_sees_the_tokens_of_training(found: dict[str, Any]) -> None:

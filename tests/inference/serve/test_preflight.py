@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from action_reward_models.inference.serve import preflight as looked
 from action_reward_models.inference.serve.preflight import Check, Machine, preflight
+from action_reward_models.inference.serve.vllm import PINS
 from action_reward_models.schemas.manifest import NAME
 from action_reward_models.tests.inference.serve import test_vllm as plans
 from safetensors.numpy import save_file
@@ -66,7 +67,7 @@ class World:
     def run(self, words: Sequence[str]) -> str:
         name = Path(words[0]).name
         if name == "python":
-            assert json.loads(words[3]) == dict(looked.PINS)
+            assert json.loads(words[3]) == dict(PINS)
             return json.dumps(self.versions)
         if name not in self.said:
             raise FileNotFoundError(2, "No such file or directory", words[0])

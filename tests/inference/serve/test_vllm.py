@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 import shlex
@@ -22,6 +23,7 @@ from packaging.specifiers import SpecifierSet
 from safetensors.numpy import save_file
 
 COMMIT = "c" * 40
+PAGE = Path(vllm.__file__).parents[2] / "docs" / "serving.md"
 OPTIONS = {"enable_thinking": False}
 LORA = "base_model.model.model.language_model.layers.0.mlp.down_proj.lora_A.weight"
 
@@ -160,9 +162,10 @@ def test_an_example_needs_nothing_of_the_reader() -> None:
 
 def test_the_score_is_the_one_number_of_an_answer() -> None:
     assert score_of({"data": [{"probs": [-3.5], "num_classes": 1}]}) == -3.5
-    for answer in ({}, {"data": []}, {"data": [{"probs": [0.1, 0.9]}]}, {"data": [{"probs": ["x"]}]}, []):
+    answers: list[Any] = [{}, {"data": []}, {"data": [{"probs": [0.1, 0.9]}]}, {"data": [{"probs": ["x"]}]}, []]
+    for answer in answers:
         with pytest.raises(ArmError, match="was answered without one score"):
-            score_of(answer)  # type: ignore[arg-type]
+            score_of(answer)
 
 
 def test_pictures_stand_where_the_conversation_has_their_places() -> None:
@@ -170,3 +173,29 @@ def test_pictures_stand_where_the_conversation_has_their_places() -> None:
     (made,) = classify([turn], [asked.png(shade=1), asked.png(shade=2)], contract("scalar", "merged"), "m")["messages"]
     assert [block["type"] for block in made["content"]] == ["image_url", "text", "image_url"]
     assert made["content"][0] != made["content"][2]
+
+
+def test_the_page_asks_for_every_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "my-rm-merged"
+    prompt = asked.prompt("scalar").to_json()
+    hexes = dict.fromkeys(("tokenizer_sha256", "chat_template_sha256"), "0" * 64)
+    said = contract("scalar", "merged", processor={**hexes, "template_options": {}}, architecture="x",
+                    head={"file": None, "scored_token_id": 1, "scored_token": "x"})  # fmt: skip
+    (folder / "prompts").mkdir(parents=True)
+    (folder / "prompts" / "own.json").write_text(json.dumps(prompt))
+    (folder / "manifest.json").write_text(json.dumps({"checkpoint": said}))
+    (tmp_path / "page.png").write_bytes(asked.png())
+    calls: list[Any] = []
+
+    def answer(call: Any) -> io.BytesIO:
+        calls.append(call)
+        return io.BytesIO(json.dumps({"data": [{"probs": [len(calls) / 2]}]}).encode())
+
+    (snippet,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M)
+    printed: list[Any] = []
+    monkeypatch.setattr("urllib.request.urlopen", answer)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, str(PAGE), "exec"), {"print": printed.append})
+    assert printed == [[0.5, 1.0]]
+    assert {call.full_url for call in calls} == {f"http://127.0.0.1:8000{vllm.CLASSIFY}"}
+    assert [json.loads(call.data)["messages"][-1]["role"] for call in calls] == ["assistant"] * 2
