@@ -48,6 +48,7 @@ def main() -> int:
     lines += measure("gallery.py", "--states", "400" if quick else "1000", "--sets", "2000" if quick else "8000")
     lines += measure("publish.py", "--states", "300" if quick else "2000")
     lines += measure("generate.py", "--requests", "2560" if quick else "20000", "--rounds", "1")
+    lines += measure("score.py", "--rounds", "1" if quick else "3")
     if quick:
         for line in lines:
             if line["name"].startswith("build") and line["name"].endswith("CPU"):

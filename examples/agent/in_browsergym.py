@@ -4,7 +4,7 @@
     playwright install chromium
     python in_browsergym.py your-name/tiny-scalar@v1.0.0 [--task miniwob.click-button] [--seed 0] [--steps 10]
 
-`PickingAgent` goes into BrowserGym's and AgentLab's experiments like any other agent. The policy here clicks whatever
+`PickingAgent` goes into BrowserGym's experiments like any other agent. The policy here clicks whatever
 it happens to like among what can be clicked; give it yours. The checkpoint's actions are calls such as click(120, 80),
 in pixels of the screenshot (dialect `function`); `in_browsergym` says them in BrowserGym's words.
 """
