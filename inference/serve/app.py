@@ -30,6 +30,7 @@ from .errors import HttpError
 from .log import Entry, RequestLog
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+HEADERS = 16 * 1024  # bytes of a request's headers together
 _ENTRY = "arm.entry"  # in the scope of a request
 _ROUTES = frozenset({"/select", "/score", "/v1/chat/completions", "/v1/models", "/health", "/metrics"})
 _OPEN = frozenset({"/health"})  # for whoever watches the server, who has no token
@@ -88,7 +89,7 @@ class Service:
         text = engine.metrics.text(
             named, inside=engine.inside, waiting=engine.waiting, draining=engine.draining
         )  # fmt: skip
-        return Response(text, media_type=metrics.CONTENT_TYPE)
+        return Response(text, headers={"X-Content-Type-Options": "nosniff"}, media_type=metrics.CONTENT_TYPE)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class _Guard:
         entry = Entry(secrets.token_hex(8), _route(scope["path"]))
         scope[_ENTRY] = entry
         began, status = time.monotonic(), 0
-        fixed = [(b"x-request-id", entry.id.encode()), (b"x-content-type-options", b"nosniff")]
+        fixed = [(b"x-request-id", entry.id.encode())]
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -217,6 +218,8 @@ class _Guard:
 
     def _refused(self, scope: Scope) -> HttpError | None:
         service = self._service
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS:
+            return HttpError(431, f"the headers are longer than {HEADERS} bytes", code="headers_too_large")
         if _host(scope) not in service.hosts:
             return HttpError(
                 421, "this server does not answer for that Host; --allow-host names more", code="wrong_host"

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 import uvicorn
 
 from ...schemas.errors import ArmError
-from .app import Service, create_app
+from .app import HEADERS, Service, create_app
 
-_HEADERS = 16 * 1024  # bytes of a request's line and headers together
 _CONNECTIONS = 900  # below the files that a process may have open on most systems
 _IDLE_S = 75  # that a connection may lie unused; an agent acts now and then
 _GRACE_S = 5  # for answers that are being sent when all are made
@@ -33,9 +32,10 @@ def serve(service: Service, bound: socket.socket, ready: Callable[[], None]) -> 
 
 
 async def _run(service: Service, bound: socket.socket, ready: Callable[[], None]) -> bool:
+    # Its warnings are about what clients send, which has a line in our log.
     config = uvicorn.Config(
         create_app(service), http="h11", ws="none", loop="asyncio", lifespan="off", access_log=False,
-        log_level="warning", proxy_headers=False, server_header=False, h11_max_incomplete_event_size=_HEADERS,
+        log_level="error", proxy_headers=False, server_header=False, h11_max_incomplete_event_size=HEADERS,
         limit_concurrency=_CONNECTIONS, timeout_keep_alive=_IDLE_S, timeout_graceful_shutdown=_GRACE_S,
         backlog=_BACKLOG,
     )  # fmt: skip

@@ -132,7 +132,14 @@ def test_requests_of_other_hosts_and_without_the_token_cost_nothing() -> None:
         hosts = frozenset({"localhost", "arm.example", "[::1]"})
         async with world(token="s3cret", hosts=hosts) as here:
             key = {"Authorization": "Bearer s3cret"}
-            for host in ("evil.example", "localhost.evil.example", "localhost@evil.example", "", "localhost:x"):
+            for host in (
+                "evil.example",
+                "localhost.evil.example",
+                "localhost@evil.example",
+                "evil.example@localhost",
+                "",
+                "localhost:x",
+            ):
                 refused = await here.ask(headers={**key, "Host": host})
                 assert problem(refused) == (421, "wrong_host"), host
             for host in ("localhost", "LocalHost:80", "arm.example:8000", "[::1]:8000"):
@@ -148,6 +155,15 @@ def test_requests_of_other_hosts_and_without_the_token_cost_nothing() -> None:
             assert len(here.model.asked) == 4
             assert not any("access-control" in name for name in refused.headers)
             assert "s3cre" not in here.out.getvalue()
+
+    run(test)
+
+
+def test_headers_are_bounded() -> None:
+    async def test() -> None:
+        async with world() as here:
+            assert problem(await here.ask(headers={"X-More": "x" * 20_000})) == (431, "headers_too_large")
+            assert not here.model.asked
 
     run(test)
 
