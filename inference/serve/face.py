@@ -125,11 +125,6 @@ def completion(choice: Choice, model: str, created: int) -> dict[str, Any]:
     }
 
 
-def form(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the body of a request what `response` looks at: its picture need not be held until there is an answer."""
-    return {name: body[name] for name in ("stream", "stream_options") if name in body}
-
-
 def response(body: Mapping[str, Any], made: Mapping[str, Any]) -> Response:
     """The completion ``made`` as ``body`` asked for it: at once or, with ``stream``, as events."""
     return Response(events(body, made), media_type="text/event-stream") if body.get("stream") else answer(made)

@@ -186,13 +186,6 @@ def test_a_pick_that_is_not_the_models_says_so() -> None:
     assert only["choices"][0]["message"]["content"] == '{"selection": 1}'
 
 
-def test_of_a_body_only_what_the_answer_needs_is_kept() -> None:
-    body = asked(content(), stream=True, stream_options={"include_usage": True})
-    made = face.completion(Choice("1", "ok", 0, "model"), NAME, 1)
-    assert face.events(face.form(body), made) == face.events(body, made)
-    assert "messages" not in face.form(body)
-
-
 REFUSED: dict[str, tuple[Any, int, str, str]] = {  # body, status, param, a part of the message
     "no object": ([1], 400, "$", "a JSON object is expected"),
     "no model": ({"messages": []}, 400, "$.model", "name of a model"),
