@@ -89,23 +89,25 @@ def text(chance: random.Random, least: int, most: int) -> str:
 
 def sets(processor: Processor, count: int, seed: int, pictures: Sequence[int] = (0, 1, 1, 2)) -> list[Set]:
     """Sets of 1 to 12 candidates: some twice, some that go on where another ends, some after the prompt of the set
-    before. pictures: how many a prompt shows, one of these."""
+    before; half of them of much the same length. pictures: how many a prompt shows, one of these."""
     chance = random.Random(seed)
     if processor.pictures is None:
         pictures = (0,)
     found: list[Set] = []
-    prompt, images = made.conversation(0), list[bytes]()
+    prompt, images, alike = made.conversation(0), list[bytes](), False
     for number in range(count):
         if not number or chance.random() > 0.2:
             images = [
                 made.png(chance.choice(("red", "blue", "white")), chance.choice((64, 160)))
                 for _ in range(chance.choice(pictures))
             ]
-            prompt = made.conversation(len(images), text(chance, *chance.choice(((0, 60), (40, 44)))))
+            alike = chance.random() < 0.5
+            words = " ".join(chance.sample(WORDS * 3, 3 * len(WORDS))) if alike else text(chance, 0, 60)
+            prompt = made.conversation(len(images), words)
         replies: list[str] = []
         for _ in range(chance.choice((1, 2, 2, 3, 4, 5, 5, 5, 7, 12))):
             before = chance.choice(replies) if replies and chance.random() < 0.3 else ""
-            replies.append(before + ("" if before and chance.random() < 0.5 else text(chance, 0, 40)))
+            replies.append(before + ("" if before and chance.random() < 0.5 else text(chance, 0, 6 if alike else 40)))
         found.append([processor.scalar(prompt, images, made.reply(reply)) for reply in replies])
     return found
 
@@ -132,16 +134,14 @@ def compare(model: ScalarRewardModel, count: int) -> dict[str, Any]:
             whole = fresh.score_encoded(flat(some))
         read["whole"] += sum(run.read for run in runs)
         with counted(body) as runs:
-            together = again(model, processor=processor, check=False).score_sets(some)
+            narrow = again(model, processor=processor, tokens=1024, check=False).score_sets(some)
         read["shared"] += sum(run.read for run in runs)
-        narrow = again(model, processor=processor, tokens=1024)
-        found = {"together": together, "narrow": narrow.score_sets(some)}
+        found = {"together": fresh.score_sets(some), "narrow": narrow}
         found["singly"] = [fresh.score_sets([one])[0] for one in some]
         largest = {way: max(largest[way], apart(found[way], whole)) for way in largest}
         scores += whole
-        for asked in (narrow, fresh):
-            assert asked.shared is not None
-            checked |= asked.shared._checked
+        assert fresh.shared is not None
+        checked |= fresh.shared._checked
     return {
         "apart": largest, "spread": statistics.stdev(scores), "scores": len(scores), "read": read,
         "checked": sorted(checked),
