@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..schemas.errors import plain
 from . import output
 from .source import built, place
 
@@ -85,8 +86,8 @@ def _request(model: str, plan: Plan, body: object) -> None:
 
 
 def _table(checks: list[Check]) -> None:
-    rows = [[check.name, check.status, check.found] for check in checks]
-    output.table("what vLLM needs here", ["check", "status", "found"], rows)
+    for check in checks:
+        click.echo(plain(f"{check.status:<9}{check.name:<17}{check.found}"))
     for check in checks:
         if check.status != "ok":
             output.note(output.one_line(f"{check.name}: {check.do}"))

@@ -85,7 +85,7 @@ def preflight(
     program = machine.which("vllm")
     return [
         *_programs(machine, program), *_cuda(machine), *_gpus(machine, base or folder),
-        *_model(folder), *([] if base is None else [_whole("base model", base)]), _port(host, port),
+        *_model(folder, base is not None), *([] if base is None else [_whole("base model", base)]), _port(host, port),
     ]  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def _gpus(machine: Machine, weights: Path) -> Iterator[Check]:
         best = max(rows, key=lambda row: int(row[2]))
         free = int(best[2]) * 2**20
     except (OSError, ValueError, IndexError) as error:
-        yield Check("driver", "missing", f"nvidia-smi says nothing of use: {error}",
+        yield Check("driver", "missing", f"nvidia-smi says nothing of use: {getattr(error, 'strerror', None) or error}",
                     f"run it on a machine with an NVIDIA GPU and driver {DRIVER} or newer")  # fmt: skip
         return
     new = major >= DRIVER
@@ -196,7 +196,7 @@ def _gpus(machine: Machine, weights: Path) -> Iterator[Check]:
     )  # fmt: skip
 
 
-def _model(folder: Path) -> Iterator[Check]:
+def _model(folder: Path, based: bool) -> Iterator[Check]:
     """The checkpoint: its manifest, that its files are those it names, and for a scalar model what vLLM reads."""
     try:
         contract = read_contract(folder)
@@ -206,6 +206,8 @@ def _model(folder: Path) -> Iterator[Check]:
         return
     if contract["layout"] != "merged":
         scalar = contract["kind"] == "scalar"
+        if not scalar and not based and contract["base"]["repo"] is None:
+            yield Check("base model", "missing", "it was a folder", "--base FOLDER")
         yield Check("checkpoint", "wrong" if scalar else "ok", f"{contract['layout']} on a base model",
                     f"arm merge {folder} --out {folder}-merged" if scalar else "")  # fmt: skip
         return

@@ -199,6 +199,18 @@ def test_shards_that_the_index_names(world: World) -> None:
     assert world.bad()["checkpoint"][0] == "wrong"
 
 
+def test_an_arm_on_a_base_that_nobody_names(world: World, tmp_path: Path) -> None:
+    world.model(layout="adapter")
+    said = json.loads((world.folder / NAME).read_bytes())
+    said["checkpoint"] |= {"kind": "selection_arm", "head": None}
+    (world.folder / NAME).write_text(json.dumps(said))
+    assert world.bad() == {}
+    said["checkpoint"]["base"] = {"repo": None, "commit": None, "sha256": "0" * 64}
+    (world.folder / NAME).write_text(json.dumps(said))
+    assert world.bad() == {"base model": ("missing", "it was a folder")}
+    assert world.bad(base=tmp_path)["base model"][1].startswith(f"{tmp_path} has no ")
+
+
 def test_no_checkpoint_and_one_on_a_base(world: World, tmp_path: Path) -> None:
     world.model(layout="adapter")
     assert world.bad() == {"checkpoint": ("wrong", "adapter on a base model")}
