@@ -204,7 +204,7 @@ def _seen(folder: Path, model: Path, contract: Contract) -> list[str]:
     words = ["--dtype", contract["dtype"], "--max-model-len", str(longest), *_BLOCKS]
     if (folder / TEMPLATE).is_file():
         words += ["--chat-template", str(model / TEMPLATE)]
-    if said["template_options"]:
+    if said["template_options"] and contract["kind"] != "scalar":  # `CLASSIFY` takes them of each request alone
         words += ["--default-chat-template-kwargs", _json(said["template_options"])]
     if said["max_pixels"] is not None:
         words += ["--limit-mm-per-prompt", _json({"image": 1, "video": 0})]

@@ -58,11 +58,13 @@ def main(root: str, url: str, model: str) -> dict[str, Any]:
         found["ours"] += scoring.answers(ours, rows)
         found["rough"] += [_rough(ours, rough, row) for row in rows]
         for body, row in zip(bodies, rows, strict=True):
-            found["theirs"].append(vllm.score_of(_post(url, vllm.CLASSIFY, body)))
+            answer = _post(url, vllm.CLASSIFY, body)
+            found["theirs"].append(vllm.score_of(answer))
             default = {key: value for key, value in body.items() if key != "use_activation"}
             found["plain"].append(vllm.score_of(_post(url, vllm.CLASSIFY, default)))
             found["open"].append(vllm.score_of(_post(url, vllm.CLASSIFY, {**body, "add_generation_prompt": True})))
-            found["ids"].append(_post(url, "/tokenize", body)["tokens"] == list(row.input_ids))
+            same = _post(url, "/tokenize", body)["tokens"] == list(row.input_ids)
+            found["ids"].append(same and answer["usage"]["prompt_tokens"] == len(row.input_ids))
     return found
 
 

@@ -109,8 +109,10 @@ def test_a_published_scalar_adapter_is_pulled_merged_looked_at_and_served(tmp_pa
 def test_words_that_stand_for_the_contract_only_where_there_is_something_to_say(tmp_path: Path) -> None:
     folder = adapter(tmp_path / "my-arm")
     blind = {"min_pixels": None, "max_pixels": None, "template_options": OPTIONS}
-    said = served(folder, contract("scalar", "merged", processor=blind))
+    said = served(folder, contract("selection_arm", "merged", processor=blind))
     assert "--default-chat-template-kwargs '{\"enable_thinking\":false}'" in said
+    # There it would change what /tokenize says, and not what /classify scores.
+    assert "enable_thinking" not in served(folder, contract("scalar", "merged", processor=blind))
     assert "--limit-mm" not in said
     assert "--mm-" not in said
     (folder / "chat_template.jinja").unlink()
