@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ...schemas.errors import ArmError
 from ..choice import Choice
 from ..choosing import Chooser, How
 from ..request import Request
@@ -50,9 +49,7 @@ class FailedError(HttpError):
     """The model failed; ``__cause__`` says how. What is wrong with a request has a name among `choice.STATUSES`."""
 
     def __init__(self, cause: Exception) -> None:
-        # Errors of ours say what is wrong without quoting a request; of others only the server's log says more.
-        told = f"the model failed: {cause.message}" if isinstance(cause, ArmError) else "the model failed"
-        super().__init__(500, told, code="model_failed")
+        super().__init__(500, "the model failed; the log of this server says why", code="model_failed")
         self.__cause__ = cause
 
 

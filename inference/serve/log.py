@@ -1,7 +1,8 @@
 """One line of JSON for each request: when, which route, what came of it and how long it took.
 
 No text of a request, no picture, no id of its own and no key is ever in it. Of what failed here it says the type and
-the places in the code, not the words, which may quote a request.
+the places in the code; the words only of an error of ours, which is about the model or its server: those of others may
+quote a request.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 import orjson
+
+from ...schemas.errors import ArmError
 
 _PLACES = 6  # of the code, the innermost ones
 
@@ -54,6 +57,8 @@ class RequestLog:
         }
         if entry.error is not None:
             line |= {"error": type(entry.error).__name__, "at": places(entry.error)}
+            if isinstance(entry.error, ArmError):
+                line["told"] = entry.error.message
         try:
             self.stream.write(orjson.dumps(line).decode() + "\n")
             self.stream.flush()

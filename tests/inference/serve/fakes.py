@@ -15,6 +15,7 @@ from action_reward_models.inference.choosing import Chooser, How
 from action_reward_models.inference.contract import Kind
 from action_reward_models.inference.rendering import Renderer
 from action_reward_models.inference.request import Request, Spoken, read
+from action_reward_models.schemas.errors import ArmError
 
 HOW = How()
 SPOKEN = [Spoken("function", "pixel")]
@@ -31,8 +32,8 @@ def request(task: str = "Buy milk", n: int = 3) -> Request:
 
 @dataclass
 class Fake(Chooser):
-    """Later candidates are better. A task ``fail`` makes it raise, ``error`` gives no reply, and each call takes
-    ``seconds``, or until ``go`` is set."""
+    """Later candidates are better. The tasks ``fail`` and ``damaged`` make it raise, and ``error`` gives no reply. Each
+    call takes ``seconds``, and until ``go`` is set."""
 
     kind: ClassVar[Kind] = "scalar"
     seconds: float = 0.0
@@ -56,6 +57,8 @@ class Fake(Chooser):
         self.threads.add(threading.get_ident())
         assert self.go.wait(20)
         time.sleep(self.seconds)
+        if "damaged" in tasks:
+            raise ArmError("the weights are damaged", where="/some/folder")
         if "fail" in tasks:
             raise RuntimeError("the secret words of a request")
         return [self._one(one) for one in requests]

@@ -259,6 +259,10 @@ def test_a_model_that_fails_says_nothing_of_a_request() -> None:
             assert last["error"] == "RuntimeError"
             assert last["at"][-1].endswith("choose_many")
             assert "secret" not in failed.text + here.out.getvalue()
+            damaged = await here.ask(task="damaged")
+            assert problem(damaged) == (500, "model_failed")
+            assert "damaged" not in damaged.text  # whoever runs the server is told, not whoever asks
+            assert here.lines[-1]["told"] == "the weights are damaged"
             assert (await here.ask()).status_code == 200
 
     run(test)
