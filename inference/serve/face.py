@@ -7,7 +7,7 @@ The last user message holds what `pick_request/1` says, as JSON in its text, and
 ``image_url`` part with a data URL. The candidates stay a list: nothing in their text can split one. The answer is
 ``{"selection": 2}``, 1-based, in the order in which they were sent; where there is no pick it is
 ``{"selection": null, "status": "tie", "detail": "..."}``, without a digit that somebody could take for a pick. The
-whole `Choice` lies beside it as ``pick``. ``usage`` is 0, for clients that add it up: tokens are not counted.
+whole `Choice` lies beside it as ``pick``. There is no ``usage``: tokens are not counted, and 0 would be a lie.
 
 What would change the answer if the server did it, and it does not, is refused by name; what would not is taken.
 """
@@ -120,18 +120,17 @@ def completion(choice: Choice, model: str, created: int) -> dict[str, Any]:
                 "finish_reason": "stop" if picked else _FINISH.get(choice.status, "stop"),
             }
         ],
-        "usage": dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0),
         "pick": choice.to_json(),
     }
 
 
 def response(body: Mapping[str, Any], made: Mapping[str, Any]) -> Response:
     """The completion ``made`` as ``body`` asked for it: at once or, with ``stream``, as events."""
-    return Response(events(body, made), media_type="text/event-stream") if body.get("stream") else answer(made)
+    return Response(events(made), media_type="text/event-stream") if body.get("stream") else answer(made)
 
 
-def events(body: Mapping[str, Any], made: Mapping[str, Any]) -> bytes:
-    """Server-sent events: the whole message, its end, the usage where ``stream_options`` asks for it, and [DONE]."""
+def events(made: Mapping[str, Any]) -> bytes:
+    """Server-sent events: the whole message, its end, and [DONE]."""
     [choice] = made["choices"]
     head = {**{name: made[name] for name in ("id", "created", "model")}, "object": "chat.completion.chunk"}
 
@@ -140,8 +139,6 @@ def events(body: Mapping[str, Any], made: Mapping[str, Any]) -> bytes:
         return {**head, "choices": [part], **more}
 
     chunks = [chunk(choice["message"], None), chunk({}, choice["finish_reason"], pick=made["pick"])]
-    if (body.get("stream_options") or {}).get("include_usage"):
-        chunks.append({**head, "choices": [], "usage": made["usage"]})
     return "".join(f"data: {said}\n\n" for said in (*map(json.dumps, chunks), "[DONE]")).encode()
 
 
