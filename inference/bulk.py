@@ -120,7 +120,15 @@ class _Run:
         self._firsts = range(0, self.inputs.total, self.piece)
 
     def refuse_other(self) -> None:
-        """Raise ArmError when the file or the folder holds answers to something else."""
+        """Raise ArmError when the file or the folder holds answers to something else, and for a folder that another
+        program made, such as one that somebody sent along: a link in it would have another file written."""
+        inside = self.work.iterdir() if self.work.is_dir() else ()
+        strange = self.work.exists() and not self.work.is_dir()
+        if strange or any(path.is_symlink() for path in (self.work, *inside)):
+            raise ArmError(
+                "is no folder of a run: it is a file, or holds links", where=str(self.work),
+                next_command=f"delete {self.work}",
+            )  # fmt: skip
         places = {self.work: self.work / "about.json"} if self.work.exists() else {}
         for place, path in {self.out: self.out, **places}.items():
             known = self._known(path)
@@ -138,9 +146,10 @@ class _Run:
         try:
             data = path.read_bytes() if path != self.out else _metadata(path)
             found = orjson.loads(data)
+            if not isinstance(found, dict):
+                raise ValueError("no object")
         except (OSError, ValueError, KeyError) as error:
             raise ArmError("is there already, and holds no picks", where=str(path), next_command="--out NEW") from error
-        assert isinstance(found, dict)
         return found
 
     def finished(self) -> Summary | None:
@@ -201,13 +210,15 @@ class _Run:
         return len(again)
 
     def _kept(self, first: int, last: int) -> list[Row] | None:
-        """The rows of a piece that was asked; None for one that was not, or was only half written to the disk."""
+        """The rows of a piece that was asked; None for one that was not, or is damaged: it is asked again."""
         try:
             lines = (self.work / f"{first:08}.jsonl").read_bytes().split(b"\n")[:-1]
             rows = list(map(orjson.loads, lines))
         except (FileNotFoundError, orjson.JSONDecodeError):
             return None
-        return rows if len(rows) == last - first else None
+        if any(for_schema(SCHEMA).problems(row) for row in rows):
+            return None
+        return rows if [row["row_index"] for row in rows] == list(range(first, last)) else None
 
     def _keep(self, first: int, rows: Sequence[Row]) -> None:
         if problems := [problem for row in rows for problem in for_schema(SCHEMA).problems(row)]:

@@ -73,7 +73,6 @@ class Processor:
         self.image_token = getattr(self.tokenizer, "image_token", None) or QWEN_PICTURE
         self.image_token_id: int = self.tokenizer.get_vocab().get(self.image_token, _NO_TOKEN)
         self.pad_token_id: int = self.tokenizer.pad_token_id
-        self._checker = ImageChecker()
         self._seen = lru_cache(maxsize=_KEPT)(self._looked_at)
 
     def selection(self, prompt: Sequence[Message], images: Sequence[bytes], reply: str | None = None) -> Encoded:
@@ -172,7 +171,8 @@ class Processor:
     def _looked_at(self, image: bytes) -> Mapping[str, torch.Tensor]:
         from PIL import Image
 
-        with Image.open(io.BytesIO(self._checker.check(image).data)) as opened:
+        checked = ImageChecker().check(image)  # one that is kept would remember every picture that a server ever sees
+        with Image.open(io.BytesIO(checked.data)) as opened:
             made = self.pictures([opened.convert("RGB")], return_tensors="pt")
         return {key: made[key] for key in ("pixel_values", "image_grid_thw")}
 

@@ -79,7 +79,8 @@ def read(data: Any, spoken: Sequence[Spoken] | None = None, where: str = "the re
     candidates = [_candidate(index, one, dialect, view) for index, one in enumerate(data["candidates"])]
     seen = _sha256({name: value for name, value in state.items() if name != "source"}, where)
     told = [[one["response"], one["thought"]] for one in candidates]
-    made = data.get("id") or _sha256([seen, dialect, space, told], where)
+    content = _sha256([seen, dialect, space, told], where)  # of one with an id, too: no text may hold half a character
+    made = data.get("id") or content
     set_row = {
         "set_id": made, "state_id": seen, "candidates": candidates, "dialect": dialect, "space": space,
         "distinct_actions": len({one["action_key"] for one in candidates}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from action_reward_models.inference import How, ScalarRewardModel, SelectionARM,
 from action_reward_models.inference.rendering import Renderer, Shown
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.render import load_prompt_file
+from action_reward_models.schemas import images
 from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.tests.inference import asked, made
 
@@ -42,6 +44,7 @@ def main(work: str, base: str) -> dict[str, Any]:
         "kinds": [open_model(folder, base=str(below)).kind for folder in folders.values()],
         "other_prompt": told,
         "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
+        "remembered": _remembered(scalar),
         "supplied": open_model(silent, base=below, prompt=supplied).choose(asked.state(), CANDIDATES).to_json(),
     }
 
@@ -71,6 +74,14 @@ def _scored(model: ScalarRewardModel) -> dict[str, Any]:
         rows = [model.processor.scalar(shown.messages, one.images(shown.images), reply) for reply in replies]
         plain.append([model.score_encoded([row])[0] for row in rows])
     return {"choices": [one.to_json() for one in model.choose_many(requests)], "plain": plain}
+
+
+def _remembered(model: ScalarRewardModel) -> int:
+    """Of 20 pictures that were shown, how many something is still known of, beside the last ones in the model's form.
+    A server goes on for months."""
+    for width in range(20):
+        model.processor.scalar(made.conversation(1), [made.png("red", 60 + width)], made.reply("stop"))
+    return sum(type(one) is images._Known for one in gc.get_objects())
 
 
 def _selected(arm: SelectionARM, scalar: ScalarRewardModel) -> dict[str, Any]:

@@ -220,6 +220,40 @@ def test_answers_of_something_else_are_not_gone_on_with(tmp_path: Path, finished
     assert run(ten(tmp_path), Asks(), out).rows == 10, "and what was there is as it was"
 
 
+@pytest.mark.parametrize("name", ["lock", "about.json.part", "00000003.jsonl.part", "whole.parquet", ""])
+def test_a_folder_that_somebody_sent_along_has_no_other_file_written(tmp_path: Path, name: str) -> None:
+    mine, work = tmp_path / "mine", tmp_path / "picks.parquet.making"
+    mine.mkdir()
+    target = mine / "kept.txt"
+    target.write_text("kept")
+    if name:
+        work.mkdir()
+        (work / name).symlink_to(target)
+    else:
+        work.symlink_to(mine)
+    with pytest.raises(ArmError, match="is no folder of a run"):
+        run(ten(tmp_path), Asks(), tmp_path / "picks.parquet")
+    assert [one.name for one in mine.iterdir()] == ["kept.txt"]
+    assert target.read_text() == "kept"
+
+
+def test_what_is_no_answer_is_asked_again(tmp_path: Path, whole: Path) -> None:
+    """A piece of other rows, and one whose rows are none; what decided them has to be an object."""
+    with pytest.raises(Killed):
+        run(ten(tmp_path), Asks(2), tmp_path / "picks.parquet")
+    work = tmp_path / "picks.parquet.making"
+    (work / "00000000.jsonl").write_bytes((work / "00000003.jsonl").read_bytes())
+    (work / "00000003.jsonl").write_bytes(b"[]\n1\n{}\n")
+    asks = Asks()
+    run(ten(tmp_path), asks, tmp_path / "picks.parquet")
+    assert len(asks.asked) == 9
+    assert (tmp_path / "picks.parquet").read_bytes() == whole.read_bytes()
+    (tmp_path / "other.parquet.making").mkdir()
+    (tmp_path / "other.parquet.making" / "about.json").write_text("[1]")
+    with pytest.raises(ArmError, match="holds no picks"):
+        run(ten(tmp_path), asks, tmp_path / "other.parquet")
+
+
 def test_another_file_is_left_alone(tmp_path: Path, whole: Path) -> None:
     plain = pq.read_table(whole).replace_schema_metadata(None)
     pq.write_table(plain, tmp_path / "plain.parquet")

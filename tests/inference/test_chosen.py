@@ -49,6 +49,10 @@ def test_a_scalar_model_settles_what_an_arm_leaves_open(found: Any) -> None:
     assert "the scalar model picks none, either: too_long" in long["detail"]
 
 
+def test_nothing_is_kept_of_pictures_that_were_shown_before(found: Any) -> None:
+    assert found["remembered"] == 0
+
+
 def test_checkpoints_open_as_what_they_are(found: Any) -> None:
     assert found["kinds"] == ["scalar", "selection_arm"]
     assert prompt().sha256 in found["other_prompt"]

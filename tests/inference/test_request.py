@@ -174,6 +174,14 @@ def test_an_id_is_of_the_content_and_a_state_is_never_taken_for_another() -> Non
     assert shown[0] != shown[1]
 
 
+@pytest.mark.parametrize("more", [{}, {"id": "mine"}])
+@pytest.mark.parametrize("candidate", ["click(\ud800)", {"action": "stop()", "thought": "\udc00"}])
+def test_half_a_surrogate_pair_is_no_text(candidate: Any, more: dict[str, str]) -> None:
+    """A tokenizer would end all that is asked together with it."""
+    with pytest.raises(ArmError, match="half a surrogate pair, U\\+D"):
+        read(asked(candidates=[candidate, "stop()"], **more), PIXEL)
+
+
 def test_numbers_as_json_may_write_them() -> None:
     two = read(asked(state=state(turn=2.0, history=[{"action": "stop()"}])), PIXEL)
     assert str(two.state["history"][0]["turn"]) == "1"
