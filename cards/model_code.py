@@ -197,12 +197,17 @@ class Ways:
     def served(self) -> Markdown:
         """The merged model behind vLLM."""
         flags = " --runner pooling --convert classify" if self.scalar else ""
+        whole = "--print-vllm   # the next command with limits, template and versions, and what to send"
         if self.merged:
-            return Markdown(f"vllm serve {self.name} --revision {self.revision}{flags}")
+            return _block([
+                f"arm serve {self.name}@{self.revision} {whole}",
+                f"vllm serve {self.name} --revision {self.revision}{flags}",
+            ])  # fmt: skip
         folder = self.manifest["identity"]["name"]
         return _block([
             f"arm pull {self.name}@{self.revision}",
             f"arm merge {folder} --out {folder}-merged",
+            f"arm serve {folder}-merged {whole}",
             f"vllm serve {folder}-merged{flags}",
         ])  # fmt: skip
 
