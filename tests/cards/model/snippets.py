@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ def main(step: str, *given: Any) -> Any:
     import torch
 
     torch.set_num_threads(1)
-    return {"make": make, "run": run}[step](*given)
+    steps: dict[str, Callable[..., Any]] = {"make": make, "run": run}
+    return steps[step](*given)
 
 
 def make(folder: str, base: str, kind: str, repo: str, commit: str) -> dict[str, Any]:
