@@ -30,8 +30,9 @@ def base_of(folder: Path, contract: Contract) -> Path:
     said = contract["base"]
     if said["repo"] is None or said["commit"] is None:
         raise ArmError(
-            "was trained on a base model in a folder; say where that is", where=str(folder), next_command="base=FOLDER"
-        )
+            "was trained on a base model in a folder; say where that is", where=str(folder),
+            next_command="--base FOLDER   # in Python base=FOLDER",
+        )  # fmt: skip
     if contract["layout"] == "adapter":
         config = read_config(folder)
         for key, name in (("repo", "base_model_name_or_path"), ("commit", "revision")):
@@ -54,7 +55,31 @@ def snapshot(repo: str, revision: str, files: Sequence[str] = FILES) -> Path:
             )
         )
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise ArmError(f"cannot be fetched: {str(error).strip()}", where=f"{repo}@{revision}") from error
+        told, advice = _reason(error, repo, revision)
+        raise ArmError(f"cannot be fetched: {told}", where=f"{repo}@{revision}", next_command=advice) from error
+
+
+def _reason(error: Exception, repo: str, revision: str) -> tuple[str, str | None]:
+    """(What happened, on one line, what to do if that is known)."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    where = os.environ.get("HF_ENDPOINT", _OFFICIAL).rpartition("@")[2].rpartition("://")[2].rstrip("/")
+    if isinstance(error, RevisionNotFoundError):
+        return f"{where} has no revision {revision!r} of it", f"arm log models/{repo}   # its versions"
+    if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
+        told = f"{where} has no checkpoint or model of this name, or this token may not see it"
+        return told, f"export HF_ENDPOINT=...   # of the Hub that has it; or HF_TOKEN=... of one who may see it"
+    if isinstance(error, LocalEntryNotFoundError):
+        told = f"it is not on this machine, and {where} cannot be asked ({error.__cause__ or 'HF_HUB_OFFLINE is set'})"
+        return told, "is there a network? is the Hub running? (HF_ENDPOINT, HF_HUB_OFFLINE)"
+    refused = isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403)
+    return " ".join(str(error).split()), "export HF_TOKEN=...   # of one who may see it" if refused else None
 
 
 def _token() -> Any:
