@@ -74,7 +74,7 @@ def _reason(error: Exception, repo: str, revision: str) -> tuple[str, str | None
         return f"{where} has no revision {revision!r} of it", f"arm log models/{repo}   # its versions"
     if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
         told = f"{where} has no checkpoint or model of this name, or this token may not see it"
-        return told, f"export HF_ENDPOINT=...   # of the Hub that has it; or HF_TOKEN=... of one who may see it"
+        return told, "export HF_ENDPOINT=...   # of the Hub that has it; or HF_TOKEN=... of one who may see it"
     if isinstance(error, LocalEntryNotFoundError):
         told = f"it is not on this machine, and {where} cannot be asked ({error.__cause__ or 'HF_HUB_OFFLINE is set'})"
         return told, "is there a network? is the Hub running? (HF_ENDPOINT, HF_HUB_OFFLINE)"
