@@ -146,6 +146,7 @@ def _evaluated(checkpoint: Checkpoint, how: _How) -> _Side:
         trained = trained_on(output.hub(), checkpoint.manifest, folder)
         warnings = [f"whether it was trained on tasks that are asked about is not known: {w}" for w in trained.unknown]
         show("loading the model", 0, 1)
+        output.quiet_models()
         model = checkpoint.open(how.base, how.device)
         show("loading the model", 1, 1)
         entry = evaluate(

@@ -90,6 +90,18 @@ def hub(endpoint: str | None = None, token: str | None = None) -> Hub:
     return made
 
 
+def quiet_models() -> None:
+    """Of transformers no bars of its own, since progress is ours; and without a GPU no advice on kernels for one."""
+    import logging
+
+    import torch
+    from transformers.utils import logging as bars
+
+    bars.disable_progress_bar()
+    if not torch.cuda.is_available():
+        logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
+
+
 def confirm(question: str, as_json: bool, before: str = "") -> None:
     """Ask, and end at a no. Where nobody can be asked: UsageError with the command that does not ask.
 

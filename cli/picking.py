@@ -254,9 +254,7 @@ def local(
     contract = _contract(folder)
 
     def opened() -> Chooser:
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()  # progress is ours
+        output.quiet_models()
         how = {"shared": False} if plain else {}
         made: Chooser = class_of(contract).open(folder, base=base, device=device, **how)
         return made.asked_with(prompt) if prompt is not None else made

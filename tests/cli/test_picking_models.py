@@ -38,6 +38,7 @@ def told(work: Path) -> Any:
         done = subprocess.run(command, env=env, cwd=work, capture_output=True, text=True, check=False)
     assert serve.stop(hub.folder)
     assert done.returncode == 0, done.stderr[-4000:]
+    assert "falling back" not in done.stdout + done.stderr, "advice on kernels for GPUs"
     return json.loads(done.stdout.splitlines()[-1])
 
 
