@@ -29,11 +29,11 @@ AGAIN = 1e-3  # from the state of the very same run a second time, whatever the 
 
 
 class Read(NamedTuple):
-    """What a model keeps of the first ``common`` tokens of ``count`` conversations."""
+    """What a model keeps of the first ``common`` tokens of so many ``beginnings``."""
 
     cache: Any
     common: int
-    count: int
+    beginnings: int
 
 
 class Shared:
@@ -70,7 +70,7 @@ class Shared:
 
         read = self._read([rows[family.rows[0]] for family in batch], common)
         beginning = {place: number for number, family in enumerate(batch) for place in family.rows}
-        cut = list(pieces(rows, list(beginning), read.count * common, self.tokens))
+        cut = list(pieces(rows, list(beginning), read.beginnings * common, self.tokens))
         states: dict[int, torch.Tensor] = {}
         for piece in cut:
             states |= self._go_on(rows, piece, beginning, read)

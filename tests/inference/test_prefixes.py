@@ -56,8 +56,8 @@ def made(chance: random.Random, count: int) -> tuple[list[Encoded], list[list[in
     for number in range(count):
         size = chance.randint(1, 6)
         sight = chance.choice(("", "a"))
-        words = [(1, chance.choice((20, 21, 22, 60))), number % 3 + 2]
-        picture = [(PICTURE, 4)] if sight else []
+        words: list[int | tuple[int, int]] = [(1, chance.choice((20, 21, 22, 60))), number % 3 + 2]
+        picture: list[int | tuple[int, int]] = [(PICTURE, 4)] if sight else []
         beginning = [*picture, *words] if chance.random() < 0.5 else [*words, *picture]
         rows += [row(*beginning, at + 2, (8, chance.randint(1, 9)), sight=sight) for at in range(size)]
         sets.append(list(range(len(rows) - size, len(rows))))

@@ -15,6 +15,7 @@ from action_reward_models.tests.tiny_vlm import cached
 pytestmark = pytest.mark.slow
 
 CODE = """
+import shutil
 import sys
 from pathlib import Path
 import orjson
@@ -27,6 +28,7 @@ built, work, kind, changes = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], 
 base = families.base(work / "base", changes.pop("family", "hybrid"), cached.made(), cached.made())
 given = tiny.inputs(built, kind, base=base, split="validation", **changes)
 made = run.make(given, work / "work", work / "out", smoke=2)
+shutil.rmtree(work / "base", ignore_errors=True)
 print(orjson.dumps(made).decode())
 """
 
