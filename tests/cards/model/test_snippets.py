@@ -93,7 +93,7 @@ def test_the_code_of_a_card_runs(kind: str, tmp_path: Path) -> None:
     finally:
         assert serve.stop(hub)
     if kind == "scalar":
-        scores = {way: json.loads(lines[-1]) for way, lines in found.items()}
+        scores = {way: json.loads(lines[-1]) for way, lines in found.items() if way != "chosen"}
         assert len(set(scores["ours"])) == 2
         assert found["chosen"][0] in ("ok 0", "ok 1")
         assert scores["peft"] == pytest.approx(scores["ours"], abs=1e-5)
