@@ -9,7 +9,7 @@ array (H, W, 3) of uint8.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from ..schemas.images import CheckedImage, ImageChecker, ImageError, data_url, d
 from ..schemas.validate import for_schema, nearest
 
 SCHEMA = "pick_request/1"
+_PICTURE = "a text is a data URL, and in Python a Path names a file"
 Row = Mapping[str, Any]
 
 
@@ -69,7 +70,7 @@ def read(data: Any, spoken: Sequence[Spoken] | None = None, where: str = "the re
     """
     if isinstance(data, Mapping) and isinstance(data.get("state"), Mapping):
         data = {**data, "state": _with_data_url(data["state"], where)}
-    if problems := [*for_schema(SCHEMA).problems(data), *_of_candidates(data)]:
+    if problems := _problems(data):
         issues = [Issue(where, line, path, message) for path, message in problems]
         raise ArmError("is no state with candidates", where=where, issues=issues,
                        next_command="docs/inference.md says what a request holds")  # fmt: skip
@@ -97,6 +98,29 @@ def spoken_of(contract: Mapping[str, Any]) -> list[Spoken] | None:
     """How the data of a checkpoint was written; None where its contract does not say."""
     shown = contract.get("candidates")
     return [Spoken(one["dialect"], one["space"]) for one in shown["spoken"]] or None if shown else None
+
+
+def _problems(data: Any) -> list[tuple[str, str]]:
+    try:
+        found = [*for_schema(SCHEMA).problems(data), *_of_candidates(data)]
+    except ValueError:
+        found = list(_no_json(data, "$"))
+        if not found:
+            raise
+    return [(path, f"{told}: {_PICTURE}" if path == "$.state.screenshot" and "match" in told else told)
+            for path, told in found]  # fmt: skip
+
+
+def _no_json(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """What only a program could hand over, such as an array where no picture is expected."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _no_json(one, f"{path}.{name}")
+    elif isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            yield from _no_json(one, f"{path}[{index}]")
+    elif not isinstance(value, str | int | float | None):
+        yield path, f"is of the type {type(value).__name__}, and JSON has none such"
 
 
 def _of_candidates(data: Any) -> list[tuple[str, str]]:
@@ -235,7 +259,8 @@ def _bytes(picture: Any, where: str) -> bytes:
 
         array = np.asarray(picture)
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in (3, 4):
-            told = f"bytes, a path, a picture of PIL or an array (H, W, 3) of uint8 is expected, not {type(picture)}"
+            what = f"an array {array.shape} of {array.dtype}" if isinstance(picture, np.ndarray) else type(picture)
+            told = f"bytes, a path, a picture of PIL or an array (H, W, 3) of uint8 is expected, not {what}"
             raise UsageError(told, where=where)
         picture = Image.fromarray(array)
     made = io.BytesIO()

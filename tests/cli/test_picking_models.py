@@ -31,6 +31,7 @@ def told(work: Path) -> Any:
     env = {
         **cached.environment(), "HF_ENDPOINT": str(client.endpoint), "HF_TOKEN": str(client.token),
         "HF_HUB_OFFLINE": "0", "HF_HOME": str(work / "home"), "XDG_CONFIG_HOME": str(work / "config"),
+        "TRANSFORMERS_VERBOSITY": "warning",
     }  # fmt: skip
     env.pop("USE_TORCH", None)
     with StandIn(Script(models=("my-arm",))) as server:
