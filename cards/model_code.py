@@ -40,6 +40,8 @@ class Ways:
         self.dtype = f"torch.{manifest['checkpoint']['dtype']}"
         architecture = manifest["checkpoint"]["architecture"]
         self.auto = next((auto for end, auto in _AUTO if architecture.endswith(end)), "AutoModel")
+        # A class of ours over the bodies of transformers, which knows it in no other process.
+        self.stock = architecture != "Qwen3VLForSequenceClassification"
         self.labels = ", num_labels=1" if self.auto == "AutoModelForSequenceClassification" else ""
 
     @property

@@ -25,6 +25,7 @@ from action_reward_models.schemas.store import TABLES, load, names
 
 FOLDER = Path(__file__).parent
 _BEYOND = ("eval_prediction/1", "eval_report/1")
+_ASKED, _PICKED = "pick_request/1", "pick/1"
 
 
 def cli() -> str:
@@ -59,7 +60,9 @@ def tables() -> str:
         parts += [f"## {table} (`{schema}`)\n", load(schema)["description"] + "\n", *_fields(schema), ""]
     parts += ["## Exclusion reasons\n", "| stage | a unit is | reasons |", "| --- | --- | --- |"]
     parts += [f"| `{stage}` | {UNITS[stage]} | {', '.join(f'`{r}`' for r in REASONS[stage])} |" for stage in UNITS]
-    parts += ["", "## Record kinds without a builder yet\n"]
+    for title, name in (("What a model is asked", _ASKED), ("What it picked", _PICKED)):
+        parts += ["", f"## {title}: `{name}`\n", load(name)["description"] + "\n", *_fields(name)]
+    parts += ["", "## Files of evaluations\n"]
     parts += [f"- `{name}`: {load(name)['description']}" for name in _BEYOND]
     parts += ["", "## Source records\n"]
     files = (
@@ -72,7 +75,7 @@ def tables() -> str:
         "lock/1",
         "plan/1",
     )
-    known = {*TABLES.values(), *_BEYOND, *files}
+    known = {*TABLES.values(), *_BEYOND, *files, _ASKED, _PICKED}
     for name in names():
         if name not in known:
             parts += [f"### `{name}`\n", load(name)["description"] + "\n", *_fields(name), ""]

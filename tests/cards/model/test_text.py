@@ -207,6 +207,18 @@ def test_a_withdrawn_version_says_so(scalar: dict[str, Any]) -> None:
     ]
 
 
+def test_a_class_of_ours_is_not_shown_with_stock_libraries(scalar: dict[str, Any]) -> None:
+    """transformers knows no scalar model of this family, so that neither it nor PEFT could load one."""
+    shown = render(scalar)
+    scalar["checkpoint"]["architecture"] = "Qwen3VLForSequenceClassification"
+    card = render(scalar)
+    for stock in ("PeftModel", "AutoModelForSequenceClassification", "load_adapter"):
+        assert stock in shown
+        assert stock not in card
+    assert "ScalarRewardModel.from_pretrained" in card
+    assert "--runner pooling --convert classify" in card
+
+
 def test_the_order_of_the_keys_does_not_matter(manifest: dict[str, Any]) -> None:
     def turned(value: Any) -> Any:
         if isinstance(value, list):
