@@ -39,7 +39,10 @@ def read(folder: Path, kind: Kind | None = None, *, weights: bool = True) -> Con
     try:
         manifest = orjson.loads(path.read_bytes())
     except OSError as error:
-        raise ArmError(f"is no finished checkpoint: it holds no {NAME}", where=str(folder)) from error
+        if folder.is_dir():
+            raise ArmError(f"is no finished checkpoint: it holds no {NAME}", where=str(folder)) from error
+        raise ArmError("there is no such folder; a repository on the Hub is named with its revision", where=str(folder),
+                       next_command='revision="v1.0.0"') from error  # fmt: skip
     except ValueError as error:
         raise ArmError(f"is not JSON: {error}", where=str(path)) from error
     found = manifest.get("checkpoint") if isinstance(manifest, dict) else None

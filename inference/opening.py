@@ -28,14 +28,13 @@ def open_model(
         from .fetch import checkpoint
 
         folder = checkpoint(str(where), revision)
-    below = Path(base) if base is not None else None
     made: ScalarRewardModel | SelectionARM
     if contracts.read(folder, weights=False)["kind"] == "scalar":
         from .scalar import ScalarRewardModel
 
-        made = ScalarRewardModel.open(folder, base=below, device=device)
+        made = ScalarRewardModel.open(folder, base=base, device=device)
     else:
         from .selection import SelectionARM
 
-        made = SelectionARM.open(folder, base=below, device=device)
+        made = SelectionARM.open(folder, base=base, device=device)
     return made if prompt is None else made.asked_with(prompt)

@@ -51,9 +51,9 @@ class ScalarRewardModel(ByScore):
     @classmethod
     def open(
         cls,
-        folder: Path,
+        folder: Path | str,
         *,
-        base: Path | None = None,
+        base: Path | str | None = None,
         contract: Contract | None = None,
         device: str | None = None,
         shared: bool = True,
@@ -67,6 +67,7 @@ class ScalarRewardModel(ByScore):
         use.
         Raises ArmError for anything that is not what it was trained with; see `load_model` for the weights.
         """
+        folder = Path(folder)
         said = (
             contracts.read(folder, "scalar") if contract is None else contracts.checked(contract, str(folder), "scalar")
         )
@@ -165,8 +166,9 @@ def _refuse_damaged(scores: Sequence[float], of: str = "") -> None:
             raise ArmError(f"the score of conversation {place}{of} is {score}; the weights are damaged")
 
 
-def loaded(folder: Path, base: Path | None, contract: Contract, device: str | None) -> tuple[Any, Processor]:
+def loaded(folder: Path, base: Path | str | None, contract: Contract, device: str | None) -> tuple[Any, Processor]:
     """Model and processor of a checkpoint, after everything that ``contract`` says was compared."""
+    base = None if base is None else Path(base)
     processor = contracts.processor(folder, contract)
     contracts.refuse_other_prompt(folder, contract)
     if base is None and contract["layout"] != "merged":

@@ -67,10 +67,12 @@ class SelectionARM(Local):
 
     @classmethod
     def open(
-        cls, folder: Path, *, base: Path | None = None, contract: Contract | None = None, device: str | None = None
-    ) -> SelectionARM:
+        cls, folder: Path | str, *, base: Path | str | None = None, contract: Contract | None = None,
+        device: str | None = None,
+    ) -> SelectionARM:  # fmt: skip
         """The checkpoint in ``folder``; as `ScalarRewardModel.open`."""
         kind: contracts.Kind = "selection_arm"
+        folder = Path(folder)
         said = contracts.read(folder, kind) if contract is None else contracts.checked(contract, str(folder), kind)
         return cls(*loaded(folder, base, said, device), said)
 

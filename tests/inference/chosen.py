@@ -28,8 +28,8 @@ def main(work: str, base: str) -> dict[str, Any]:
         folders[name] = Path(work) / name
         spoken = ("function", "pixel")
         made.make(folders[name], below, kind, prompt=asked.prompt(name).to_json(), spoken=spoken, std=0.15)
-    scalar = ScalarRewardModel.open(folders["scalar"], base=below)
-    arm = SelectionARM.open(folders["selection"], base=below)
+    scalar = ScalarRewardModel.open(str(folders["scalar"]), base=str(below))
+    arm = SelectionARM.open(str(folders["selection"]), base=str(below))
     told = made.told(lambda: open_model(folders["selection"], base=below, prompt=asked.prompt(history_window=1)))
     silent = Path(work) / "silent"
     made.make(silent, below, "selection_arm", spoken=("function", "pixel"))
@@ -43,6 +43,7 @@ def main(work: str, base: str) -> dict[str, Any]:
         "selection": _selected(arm, scalar),
         "kinds": [open_model(folder, base=str(below)).kind for folder in folders.values()],
         "other_prompt": told,
+        "no_folder": made.told(lambda: open_model("owner/name")),
         "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
         "remembered": _remembered(scalar),
         "supplied": open_model(silent, base=below, prompt=supplied).choose(asked.state(), CANDIDATES).to_json(),
