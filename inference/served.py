@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -178,6 +178,7 @@ class _Running:
     def __init__(self, server: Server, model: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._lock, self._is_closed = threading.Lock(), False
+        self._asked: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="served-arm", daemon=True)
         self._thread.start()
         try:
@@ -193,6 +194,8 @@ class _Running:
                 work.close()
                 raise _was_closed()
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._asked.add(future)
+        future.add_done_callback(self._asked.discard)
         try:
             return future.result()
         except CancelledError as error:
@@ -205,6 +208,8 @@ class _Running:
         """Whoever waits gets an ArmError."""
         with self._lock:  # what comes after this would wait for ever
             self._is_closed = True
+            for asked in tuple(self._asked):
+                asked.cancel()
             future = asyncio.run_coroutine_threadsafe(_closed(self.caller), self._loop)
         try:
             future.result()
@@ -222,9 +227,9 @@ def _was_closed() -> ArmError:
 
 
 async def _closed(caller: Caller) -> None:
+    """After those who asked were cancelled: the tasks that their connections are made of end with them, each in its own
+    way, which would be left out if they were cancelled here."""
     waiting = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in waiting:
-        task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     await caller.__aexit__(None, None, None)
 

@@ -21,9 +21,11 @@ from ..schemas.errors import UsageError
 from .urls import is_loopback
 
 _NO_KEY = "not-a-key"  # what their clients hold; it is not sent
-_FORWARDED = {"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
+_FORWARDED = {"accept", "connection", "content-length", "content-type", "host", "transfer-encoding"}
 _AGENT = f"action-reward-models/{__version__}"
 _SHOWN = "<key>"
+_LONGEST = 64 * 2**20  # bytes of one answer, unpacked: a server that never ends one must not fill this machine's memory
+_UNPACKED = ("", "identity", "gzip", "deflate")  # of others, few bytes may become billions in one go
 _SHORTEST_TO_HIDE = 8  # characters: "EMPTY" and "none", which local servers ask for, are words of other texts, too
 _CONNECT_S = 30.0
 
@@ -116,6 +118,7 @@ class _Outgoing:
         if _address(request.url) != self._address:
             raise openai.OpenAIError("a request to another host than that of the server was not sent")
         headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() in _FORWARDED]
+        headers.append(("Accept-Encoding", "gzip, deflate"))
         headers.append(("User-Agent", _AGENT))
         if self._key is not None:
             headers.append(("Authorization", f"Bearer {self._key}"))
@@ -130,11 +133,7 @@ class _Outgoing:
     def hidden(self, response: httpx2.Response, content: bytes) -> httpx2.Response:
         """The response without the key; ``content`` is its decoded body."""
         assert self._key is not None
-        headers = [
-            (name, value.replace(self._key, _SHOWN))
-            for name, value in response.headers.multi_items()
-            if name.lower() not in ("content-length", "content-encoding", "transfer-encoding")
-        ]
+        headers = [(name, value.replace(self._key, _SHOWN)) for name, value in _headers(response)]
         shown = content.replace(self._key.encode(), _SHOWN.encode())
         return httpx2.Response(response.status_code, headers=headers, content=shown)
 
@@ -164,15 +163,35 @@ class _Async(_Outgoing, httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(self.outgoing(request))
-        if not self.hides(response):
-            return response
         try:
-            return self.hidden(response, await response.aread())
+            content = await _bounded(response)
         finally:
             await response.aclose()
+        if self.hides(response):
+            return self.hidden(response, content)
+        return httpx2.Response(response.status_code, headers=_headers(response), content=content)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+async def _bounded(response: httpx2.Response) -> bytes:
+    """Its body, unpacked. Raises httpx2.ReadError for one that is too long, or packed in a way that is not read."""
+    packed = response.headers.get("content-encoding", "").strip().lower()
+    if packed not in _UNPACKED:
+        raise httpx2.ReadError(f"the answer is packed as {packed[:40]!r}, which is not read")
+    content = bytearray()
+    async for block in response.aiter_bytes():
+        content += block
+        if len(content) > _LONGEST:
+            raise httpx2.ReadError(f"the answer is longer than {_LONGEST:,} bytes")
+    return bytes(content)
+
+
+def _headers(response: httpx2.Response) -> list[tuple[str, str]]:
+    """Those that hold for the unpacked body, too."""
+    about_body = ("content-length", "content-encoding", "transfer-encoding")
+    return [(name, value) for name, value in response.headers.multi_items() if name.lower() not in about_body]
 
 
 def _address(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import importlib.abc
 import json
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -16,6 +18,7 @@ from typing import Any
 import openai
 import pytest
 from action_reward_models.schemas.errors import ArmError, UsageError
+from action_reward_models.servers import transport
 from action_reward_models.servers.clients import async_client, check_key, client
 
 from .loopback import ASKED, CHAT, KEY, VARIABLE, Head, Reply, key, keyed, keyless, loopback
@@ -108,6 +111,32 @@ def test_a_file_is_sent_and_a_large_one_is_received_as_it_comes() -> None:
         assert made.files.create(file=("in.jsonl", b"{}\n"), purpose="batch").id == "file-1"
         with made.files.with_streaming_response.content("file-1") as streamed:
             assert list(streamed.iter_lines()) == lines
+
+
+@pytest.mark.parametrize("packed", ["", "gzip", "deflate"])
+def test_an_answer_without_end_fills_no_memory(packed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is few bytes on its way."""
+    body = json.dumps({**CHAT, "more": "a" * 100_000}).encode()
+    sent = {"": body, "gzip": gzip.compress(body), "deflate": zlib.compress(body)}[packed]
+    headers = {"Content-Type": "application/json", **({"Content-Encoding": packed} if packed else {})}
+    with loopback(lambda head: Reply(body=sent, headers=headers)) as server:
+        assert ask_async(server.url).choices[0].message.content == "this"
+        assert server.received[0].headers["accept-encoding"] == "gzip, deflate"
+        monkeypatch.setattr(transport, "_LONGEST", 100_000)
+        with pytest.raises(openai.APIConnectionError) as caught:
+            ask_async(server.url)
+    assert "longer than 100,000 bytes" in str(caught.value.__cause__)
+
+
+def test_an_answer_that_is_packed_in_another_way_is_not_read() -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip, gzip"}
+    twice = gzip.compress(gzip.compress(json.dumps(CHAT).encode()))
+    with (
+        loopback(lambda head: Reply(body=twice, headers=headers)) as server,
+        pytest.raises(openai.APIConnectionError) as caught,
+    ):
+        ask_async(server.url)
+    assert "packed as 'gzip, gzip', which is not read" in str(caught.value.__cause__)
 
 
 def test_a_server_that_sends_what_the_api_does_not_promise() -> None:
