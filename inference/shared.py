@@ -3,13 +3,15 @@
 What a model keeps of the tokens that it has read, its cache, is copied for every conversation that goes on. Two things
 can go wrong without any error, and change scores: a cache that is not the one of the beginning, as after a first
 conversation went on from it, and positions that do not count on from it. So the first time that conversations of a
-kind are scored in this way, some go on from their beginning a second time, some are read whole, and all are compared.
+kind are scored in this way, some go on from their beginning a second time, some are read whole, and all are compared:
+their states, and the positions that attention goes by, which no rounding hides.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..schemas.errors import ArmError
@@ -25,6 +27,7 @@ CHECKED = 8  # conversations are read whole, too
 # How far the last state may be from that of the whole conversation, by its length. Measured on trained weights, 30
 # layers: rounding moves it by 1e-6 in float32 and up to 0.05 in bfloat16, positions that are one too far by up to 0.13.
 APART = {"float32": 1e-3, "bfloat16": 0.1}
+_PLAIN = "shared=False   # reads every conversation whole: slower, and as in training"
 AGAIN = 1e-3  # from the state of the very same run a second time, whatever the type
 
 
@@ -76,8 +79,9 @@ class Shared:
             states |= self._go_on(rows, piece, beginning, read)
         kind = any(rows[family.rows[0]].pictures for family in batch), len(batch) > 1
         if self._checks and kind not in self._checked:
-            again = self._go_on(rows, cut[0], beginning, read)
-            self._check(rows, states, again)
+            with watched(self.body) as positions:
+                again = self._go_on(rows, cut[0], beginning, read)
+            self._check(rows, states, again, {place: _of(positions, at) for at, place in enumerate(cut[0])}, common)
             self._checked.add(kind)
         scores = self.head(torch.stack(list(states.values())))[:, 0]  # (conversations, hidden) -> (conversations,)
         return dict(zip(states, scores.float().tolist(), strict=True))
@@ -129,13 +133,18 @@ class Shared:
         return stacked if stacked.shape[0] > 1 else stacked[0]
 
     def _check(
-        self, rows: Sequence[Encoded], states: Mapping[int, torch.Tensor], again: Mapping[int, torch.Tensor]
+        self,
+        rows: Sequence[Encoded],
+        states: Mapping[int, torch.Tensor],
+        again: Mapping[int, torch.Tensor],
+        positions: Mapping[int, torch.Tensor | None],
+        common: int,
     ) -> None:
-        """Raise ArmError where going on a second time gives other states than ``states``, and where some of those are
-        not the states of whole conversations."""
+        """Raise ArmError where going on after ``common`` tokens again, at ``positions``, gives other states than
+        ``states``, and where some of those states or positions are not those of whole conversations."""
         most = APART[str(self.body.dtype).removeprefix("torch.")]
         some = list(again)[:: -(-len(again) // CHECKED)]
-        whole = dict(zip(some, self._whole([rows[place] for place in some]), strict=True))
+        whole, counted = self._whole({place: rows[place] for place in some})
         pairs = [(states[place], found, AGAIN, "going on from it a second time") for place, found in again.items()]
         pairs += [(states[place], whole[place], most, "reading a whole conversation") for place in some]
         for found, expected, allowed, way in pairs:
@@ -147,17 +156,58 @@ class Shared:
                     f"reading what candidates share only once gives another state at the scored token than {way}: "
                     f"{apart:.2g} of its length apart, where rounding explains {allowed:g}",
                     where=type(below(self.model)).__name__,
-                    next_command="shared=False   # reads every conversation whole: slower, and as in training",
+                    next_command=_PLAIN,
+                )
+        for place in some:
+            mine, theirs = positions[place], counted[place]
+            if mine is None or theirs is None:
+                continue
+            end = len(rows[place].input_ids)
+            mine, theirs = mine[:, : end - common], theirs[:, common:end]  # without what pads them
+            if not bool((mine == theirs).all()):
+                raise ArmError(
+                    "reading what candidates share only once puts what follows it at other positions than reading a "
+                    f"whole conversation: from {mine[:, 0].tolist()} on, where it is from {theirs[:, 0].tolist()} on",
+                    where=type(below(self.model)).__name__,
+                    next_command=_PLAIN,
                 )
 
-    def _whole(self, rows: Sequence[Encoded]) -> list[torch.Tensor]:
-        """The last state of each conversation, read from its beginning, with the positions that the model finds."""
+    def _whole(self, rows: Mapping[int, Encoded]) -> tuple[dict[int, torch.Tensor], dict[int, torch.Tensor | None]]:
+        """(Last states, positions) of conversations, each read from its beginning, as the model itself counts."""
         found: dict[int, torch.Tensor] = {}
-        for batch in batches(rows, self.tokens):
-            some = [rows[place] for place in batch]
-            hidden = self.body(**arrays(self.processor, some, self.model), use_cache=False).last_hidden_state
-            found |= {place: hidden[at, len(rows[place].input_ids) - 1].clone() for at, place in enumerate(batch)}
-        return [found[place] for place in range(len(rows))]
+        counted: dict[int, torch.Tensor | None] = {}
+        named = list(rows)
+        for batch in batches(list(rows.values()), self.tokens):
+            some = [rows[named[at]] for at in batch]
+            with watched(self.body) as positions:
+                hidden = self.body(**arrays(self.processor, some, self.model), use_cache=False).last_hidden_state
+            for at, row in enumerate(some):
+                found[named[batch[at]]] = hidden[at, len(row.input_ids) - 1].clone()
+                counted[named[batch[at]]] = _of(positions, at)
+        return found, counted
+
+
+@contextmanager
+def watched(body: Any) -> Iterator[list[torch.Tensor]]:
+    """The positions that attention goes by in each run of ``body``: (axes, conversations or 1, tokens)."""
+    seen: list[torch.Tensor] = []
+
+    def note(_: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        positions = named["position_ids"] if "position_ids" in named else given[1]
+        seen.append(positions.reshape(-1, *positions.shape[-2:]))
+
+    turns = [module for name, module in body.named_modules() if name.rpartition(".")[2] == "rotary_emb"]
+    handles = [module.register_forward_pre_hook(note, with_kwargs=True) for module in turns[:1]]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _of(positions: Sequence[torch.Tensor], at: int) -> torch.Tensor | None:
+    """Those of one conversation in the only run, (axes, tokens); None of a model that does not tell."""
+    return positions[0][:, at % positions[0].shape[1]] if positions else None
 
 
 def fork(cache: Any, rows: Sequence[int], device: Any) -> Any:

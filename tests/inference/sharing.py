@@ -230,7 +230,7 @@ def halves(model: ScalarRewardModel) -> dict[str, Any]:
     some = sets(model.processor, 12, 4, (1,))
     return {
         "apart": apart(again(model).score_sets(some), model.score_encoded(flat(some))),
-        "told": {name: planted(model, name)["told"] for name in ("stale", "restart", "swapped")},
+        "told": {name: planted(model, name)["told"] for name in PLANTED},
     }
 
 
