@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...schemas.errors import ArmError
 from .app import HEADERS, Service, create_app
 
 _CONNECTIONS = 900  # below the files that a process may have open on most systems
 _IDLE_S = 75  # that a connection may lie unused; an agent acts now and then
+_HEAD_S = 80  # after a connection is made, or an answer sent, in which the head of the next request has to be whole
 _GRACE_S = 5  # for answers that are being sent when all are made
 _BACKLOG = 512  # connections that the system keeps until they are taken
 
@@ -34,7 +36,7 @@ def serve(service: Service, bound: socket.socket, ready: Callable[[], None]) -> 
 async def _run(service: Service, bound: socket.socket, ready: Callable[[], None]) -> bool:
     # Its warnings are about what clients send, which has a line in our log.
     config = uvicorn.Config(
-        create_app(service), http="h11", ws="none", loop="asyncio", lifespan="off", access_log=False,
+        create_app(service), http=Connection, ws="none", loop="asyncio", lifespan="off", access_log=False,
         log_level="error", proxy_headers=False, server_header=False, h11_max_incomplete_event_size=HEADERS,
         limit_concurrency=_CONNECTIONS, timeout_keep_alive=_IDLE_S, timeout_graceful_shutdown=_GRACE_S,
         backlog=_BACKLOG,
@@ -63,6 +65,35 @@ async def _run(service: Service, bound: socket.socket, ready: Callable[[], None]
     server.should_exit = True
     await serving
     return ended
+
+
+class Connection(H11Protocol):
+    """A connection that is ended when no request comes. uvicorn ends one on which nothing at all has come since the
+    last answer: before the first one, and a byte at a time, clients would hold all connections for as long as they
+    like, without any token."""
+
+    _head: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait(again=False)
+        super().connection_lost(exc)
+
+    def _wait(self, *, again: bool = True) -> None:
+        if self._head is not None:
+            self._head.cancel()
+        self._head = self.loop.call_later(_HEAD_S, self._end) if again else None
+
+    def _end(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()  # also one that does not take the last answer
 
 
 class _Server(uvicorn.Server):

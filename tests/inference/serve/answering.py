@@ -104,7 +104,9 @@ def answering(limits: Limits = LIMITS, model: Chooser | None = None, how: How = 
     async def serve() -> None:
         engine = Engine(told, how)
         app = create_app(Service(engine, NAME, 1, limits))
-        server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="warning"))
+        server = uvicorn.Server(
+            uvicorn.Config(app, http=run.Connection, ws="none", lifespan="off", log_level="warning")
+        )
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         ends.append(lambda: loop.call_soon_threadsafe(ending.set))
         engine.start()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import random
 import socket
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from action_reward_models.inference.request import Spoken, read
-from action_reward_models.inference.serve import bodies, face
+from action_reward_models.inference.serve import bodies, face, run
 from action_reward_models.inference.serve.bodies import Limits
 from action_reward_models.inference.serve.errors import HttpError
 from action_reward_models.schemas.images import data_url
@@ -227,6 +229,41 @@ def test_whoever_sends_nothing_does_not_wait_for_ever(server: Answering) -> None
         answer = slow.makefile("rb").read()  # to its end: the server closes
     assert b" 408 " in answer.split(b"\r\n", 1)[0]
     assert b"body_too_slow" in answer
+
+
+@pytest.mark.parametrize("sent", ["nothing", "half a head, a byte at a time", "a body after its answer"])
+def test_whoever_holds_a_connection_without_a_request_loses_it(monkeypatch: pytest.MonkeyPatch, sent: str) -> None:
+    """uvicorn takes a number of connections, and answers nobody else."""
+    monkeypatch.setattr(run, "_HEAD_S", 0.4)
+    head = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    begin = {
+        "nothing": b"",
+        "half a head, a byte at a time": b"G",
+        "a body after its answer": head + b"Content-Length: 9999\r\n\r\n",
+    }
+    with answering() as server, socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as held:
+        began = time.monotonic()
+        held.sendall(begin[sent])
+        with pytest.raises(ConnectionError):
+            _hold(held, b"E" if begin[sent] else b"")
+        assert 0.3 < time.monotonic() - began < 4
+        kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        for _ in range(3):  # longer than that together, over one connection
+            kept.request("GET", "/health")
+            assert kept.getresponse().read()
+            assert kept.sock
+            time.sleep(0.2)
+        kept.close()
+
+
+def _hold(held: socket.socket, more: bytes) -> None:
+    """Raises ConnectionError when the other end is gone."""
+    for _ in range(100):
+        try:
+            if not held.recv(1000):
+                raise ConnectionResetError
+        except TimeoutError:
+            held.sendall(more)
 
 
 ANYTHING = st.recursive(
