@@ -95,14 +95,12 @@ class Processor:
 
     def text(self, messages: Sequence[Message], *, reply_follows: bool) -> str:
         """``messages`` in the template's words, one image token for each picture."""
-        from jinja2 import TemplateError
-
         try:
             shown: str = self.tokenizer.apply_chat_template(
                 [plain(message) for message in messages], tokenize=False, add_generation_prompt=reply_follows,
                 **self.options,
             )  # fmt: skip
-        except TemplateError as error:
+        except Exception as error:  # a template is a program, which may fail in any way
             raise ArmError(f"the chat template refuses the conversation: {error}", where=str(self.folder)) from error
         return shown
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from .log import Entry, RequestLog
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 HEADERS = 16 * 1024  # bytes of a request's headers together
+_ADDRESS = re.compile(r"\b[a-z]+://[^\s;,]+")
 _ENTRY = "arm.entry"  # in the scope of a request
 _ROUTES = frozenset({"/select", "/score", "/v1/chat/completions", "/v1/models", "/health", "/metrics"})
 _OPEN = frozenset({"/health"})  # for whoever watches the server, who has no token
@@ -94,8 +96,8 @@ class Service:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     async def _asked(self, request: Request, question: Callable[[Any], Any]) -> tuple[Any, Choice]:
-        """The body of a request, and what the model makes of it. ``question``: the `pick_request/1` in a body.
-        Raises HttpError and ClientDisconnect."""
+        """What an answer needs to know of the body of a request, and what the model makes of it. ``question``: the
+        `pick_request/1` in a body. Raises HttpError and ClientDisconnect."""
         entry: Entry = request.scope[_ENTRY]
         engine, timeout_s = self.engine, self.engine.bounds.timeout_s
         with engine.place():
@@ -105,11 +107,12 @@ class Service:
                     read = engine.model.read
                     asked = await bodies.off_loop(lambda: bodies.pick_request(question(body), read, self.limits))
                     entry.n = asked.n
+                    body = _form(body)  # its picture is held once, and not twice, while others are asked about
                     answered = await _unless_gone(request, engine.submit(asked))
             except TimeoutError as error:
                 told, wait_s = f"no answer within {timeout_s:g} s", engine.retry_after_s()
                 raise UnservedError(told, code="timeout", status=504, retry_after_s=wait_s) from error
-        choice, entry.batch = answered.choice, answered.batch
+        choice, entry.batch = _without_addresses(answered.choice), answered.batch
         if choice.status == "error" and choice.selected_index is None:
             why = "; ".join(dict.fromkeys(filter(None, (choice.detail, *(vote.detail for vote in choice.votes)))))
             raise HttpError(502, f"the model's own server gave no reply: {why}", code="error")
@@ -171,6 +174,17 @@ async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Answered]) 
 async def _left(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _form(body: Any) -> dict[str, Any]:
+    """What `face.response` looks at."""
+    return {name: body[name] for name in ("stream", "stream_options") if name in body} if isinstance(body, dict) else {}
+
+
+def _without_addresses(choice: Choice) -> Choice:
+    """A client has no business with where the model's own server is, which stands in what went wrong there."""
+    votes = tuple(replace(vote, detail=_ADDRESS.sub("its address", vote.detail)) for vote in choice.votes)
+    return replace(choice, votes=votes, detail=_ADDRESS.sub("its address", choice.detail))
 
 
 def _as_sent(body: Any) -> Any:

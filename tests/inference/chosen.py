@@ -45,6 +45,7 @@ def main(work: str, base: str) -> dict[str, Any]:
         "other_prompt": told,
         "no_folder": made.told(lambda: open_model("owner/name")),
         "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
+        "template": _failing(scalar).to_json(),
         "remembered": _remembered(scalar),
         "supplied": open_model(silent, base=below, prompt=supplied).choose(asked.state(), CANDIDATES).to_json(),
     }
@@ -75,6 +76,17 @@ def _scored(model: ScalarRewardModel) -> dict[str, Any]:
         rows = [model.processor.scalar(shown.messages, one.images(shown.images), reply) for reply in replies]
         plain.append([model.score_encoded([row])[0] for row in rows])
     return {"choices": [one.to_json() for one in model.choose_many(requests)], "plain": plain}
+
+
+def _failing(model: ScalarRewardModel) -> Any:
+    """A choice while the chat template, which is a program, fails in a way of its own."""
+    tokenizer = model.processor.tokenizer
+    kept = tokenizer.chat_template
+    tokenizer.chat_template = "{{ messages[0] // 0 }}"
+    try:
+        return model.choose_many(_requests(model)[:1])[0]
+    finally:
+        tokenizer.chat_template = kept
 
 
 def _remembered(model: ScalarRewardModel) -> int:

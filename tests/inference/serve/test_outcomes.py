@@ -116,6 +116,17 @@ def test_orders_that_disagree_have_a_name(twice: tuple[Model, Answering]) -> Non
     assert len({vote["selected_index"] for vote in found["votes"]}) == 2
 
 
+def test_nobody_is_told_where_the_models_own_server_is(twice: tuple[Model, Answering]) -> None:
+    behind, ours = twice
+    behind.then('{"selection": 1}')
+    words = "try http://10.1.2.3:8000/v1; or https://user@inner.example, (grpc://x)"
+    behind.says.append(Reply(400, json.dumps({"error": {"message": words}}).encode()))
+    told = ours.post("/select", ASKED).error["message"]
+    assert "try its address; or its address, (its address" in told
+    assert "10.1.2.3" not in told
+    assert "inner.example" not in told
+
+
 def test_a_server_that_gives_no_reply_is_an_error_with_its_words(once: tuple[Model, Answering]) -> None:
     behind, ours = once
     behind.says.append(Reply(400, json.dumps({"error": {"message": "the context is too short"}}).encode()))
