@@ -104,7 +104,7 @@ def _adopted(
 
     here, below = _place(source, "SOURCE"), _place(said.base, "--base")
     if isinstance(below, Path) and not below.is_dir():
-        raise _usage("is a file, and a base model is a folder", said.base)
+        raise output.usage("is a file, and a base model is a folder", said.base)
     if isinstance(here, tuple) or isinstance(below, tuple):
         output.hub()  # whose client draws no bars
     with output.progress() as show:
@@ -139,13 +139,7 @@ def _place(named: str, what: str) -> Path | tuple[str, str]:
         return Path(named)
     if "/" in named and "@" in named:
         return split(named)
-    raise _usage(f"is no folder here, and no NS/NAME@REVISION on the Hub; {what} is one of them", named)
-
-
-def _usage(message: str, where: str) -> Exception:
-    from ..schemas.errors import UsageError
-
-    return UsageError(message, where=where, next_command=f"{click.get_current_context().command_path} --help")
+    raise output.usage(f"is no folder here, and no NS/NAME@REVISION on the Hub; {what} is one of them", named)
 
 
 def pairs(words: Sequence[str], option: str) -> dict[str, Any]:
@@ -156,14 +150,16 @@ def pairs(words: Sequence[str], option: str) -> dict[str, Any]:
     for word in words:
         name, separator, text = word.partition("=")
         if not (name and separator):
-            raise _usage("is not NAME=VALUE", f"{option} {word}")
+            raise output.usage("is not NAME=VALUE", f"{option} {word}")
         if name in found:
-            raise _usage("is said twice", f"{option} {name}")
+            raise output.usage("is said twice", f"{option} {name}")
         try:
             found[name] = orjson.loads(text)
         except orjson.JSONDecodeError:
             if text.lower() in _WORDS:
-                raise _usage(f"would be the text {text!r}; write true, false or null", f"{option} {word}") from None
+                raise output.usage(
+                    f"would be the text {text!r}; write true, false or null", f"{option} {word}"
+                ) from None
             found[name] = text
     return found
 
@@ -184,7 +180,7 @@ def _prompt(said: _Said) -> Prompt | None:
     path, options = Path(said.prompt), pairs(said.prompt_option, "--prompt-option")
     if path.suffix == ".json":
         if options:
-            raise _usage("holds its options; there are no others", said.prompt)
+            raise output.usage("holds its options; there are no others", said.prompt)
         made = read_prompt(path)
     elif path.is_file():
         made = load_prompt_file(path, file_sha256(path), PromptOptions.from_mapping(options))

@@ -131,6 +131,11 @@ def typed(*more: str) -> str:
     return shlex.join([*words, *more])
 
 
+def usage(message: str, where: str | None = None) -> UsageError:
+    """For words of the command that runs which do not go together; its help says which do."""
+    return UsageError(message, where=where, next_command=f"{click.get_current_context().command_path} --help")
+
+
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table for a person on stdout; numbers (all columns but the first) are right-aligned.
 

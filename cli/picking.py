@@ -7,25 +7,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..schemas.ids import canonical_json, file_sha256, sha256_hex
 from . import output, picking_report
+from .picking_models import Model
 from .source import built, place
 
 if TYPE_CHECKING:
     from ..inference.bulk import Ask, Lacking, Summary
-    from ..inference.choosing import Chooser, How
+    from ..inference.choosing import How
     from ..inference.inputs import Inputs
     from ..inference.request import Request
-    from ..prompts.render import Prompt
-    from ..servers.endpoints import Server
 
-LOCAL_PIECE, SERVED_PIECE = 32, 256  # requests that are asked together, and lost when the command is killed
 _STDIN = "standard input"
 
 split_option = click.option(
@@ -35,25 +32,6 @@ out_option = click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Parquet file for the answers to many. [default: picks/MODEL-INPUT.parquet]",
 )  # fmt: skip
-base_option = click.option(
-    "--base", type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the base model. [default: fetched at the commit that the checkpoint names]",
-)  # fmt: skip
-device_option = click.option("--device", help="Such as cpu or cuda:0. [default: the first GPU, else the CPU]")
-
-
-@dataclass(frozen=True)
-class Model:
-    """What is asked. name: what to call it. contract: what the checkpoint is used with. about: all that tells it from
-    other models. opened: loads it. prompt: what it is asked with. closed: ends its connections."""
-
-    name: str
-    contract: Mapping[str, Any]
-    about: Callable[[], Mapping[str, Any]] = field(repr=False)
-    opened: Callable[[], Chooser] = field(repr=False)
-    prompt: Callable[[], Prompt] = field(repr=False)
-    piece: int
-    closed: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -237,92 +215,3 @@ def _is_one(path: Path) -> bool:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)
-
-
-# -- models -----------------------------------------------------------------------------------------------------------
-
-
-def local(
-    named: str, base: Path | None, device: str | None, prompt: Prompt | None = None, *, plain: bool = False
-) -> Model:
-    """A checkpoint that runs here: a folder, NS/NAME[@REVISION], or a name in ./registry.yaml. plain: a scalar model
-    reads each conversation as a whole."""
-    from ..inference import contract as contracts
-    from ..recipes.scoring import class_of
-
-    folder, name = _checkpoint(named)
-    contract = _contract(folder)
-
-    def opened() -> Chooser:
-        output.quiet_models()
-        how = {"shared": False} if plain else {}
-        made: Chooser = class_of(contract).open(folder, base=base, device=device, **how)
-        return made.asked_with(prompt) if prompt is not None else made
-
-    def about() -> Mapping[str, Any]:
-        files = [[path.name, file_sha256(path)] for path in sorted(folder.glob("*.safetensors"))]
-        return _about(contract, prompt, files=files, plain=plain)
-
-    def asked_with() -> Prompt:
-        return prompt or contracts.own_prompt(folder, contract)
-
-    return Model(name, contract, about, opened, asked_with, LOCAL_PIECE)
-
-
-def _checkpoint(named: str) -> tuple[Path, str]:
-    """(Folder, name) of what is ``named``, fetched at the commit that its revision is now."""
-    from ..inference.fetch import checkpoint
-
-    found = place(named) or built(named)
-    if isinstance(found, Path):
-        return found, found.resolve().name
-    output.hub()  # whose client draws no bars
-    with output.progress() as show:
-        show("fetching the checkpoint", 0, 1)
-        return checkpoint(*found), found[0].partition("/")[2]
-
-
-def _contract(folder: Path) -> Mapping[str, Any]:
-    """Raises UsageError for a dataset, which has a manifest, too."""
-    from ..inference import contract as contracts
-    from ..schemas.errors import ArmError, UsageError
-    from ..schemas.manifest import manifest_of
-
-    try:
-        return contracts.read(folder, weights=False)  # they are hashed when they are loaded
-    except ArmError as error:
-        try:
-            manifest_of(folder)
-        except ArmError:
-            raise error from None
-        raise UsageError("is a dataset, and MODEL is a checkpoint", where=str(folder)) from None
-
-
-def served(named: str | None, server: Server, model: str, prompt: Prompt | None, sending: Mapping[str, Any]) -> Model:
-    """An ARM that ``server`` calls ``model``: of the checkpoint only manifest and prompt are read. Nothing is sent
-    yet."""
-    from ..inference.selection import SelectionARM
-
-    where: dict[str, Any] = {}
-    if named is not None:
-        found = place(named) or built(named)
-        if isinstance(found, Path):
-            where = {"checkpoint": found}
-        else:
-            output.hub()  # whose client draws no bars
-            where = {"checkpoint": found[0], "revision": found[1]}
-    arm = SelectionARM.at(server, model=model, prompt=prompt, **where, **sending)
-
-    def about() -> Mapping[str, Any]:
-        return _about(arm.contract, prompt, server=server.name, served=model, sending=dict(sending))
-
-    return Model(model, arm.contract, about, lambda: arm, lambda: arm.prompt, SERVED_PIECE, arm.close)
-
-
-def policy(how: Mapping[str, Any], scalar: Model | None = None) -> Mapping[str, Any]:
-    """What of a command decides the answers besides its model and its input."""
-    return {"how": dict(how), "scalar": scalar and scalar.about()}
-
-
-def _about(contract: Mapping[str, Any], prompt: Prompt | None, **more: Any) -> Mapping[str, Any]:
-    return {"sha256": sha256_hex(canonical_json([dict(contract), prompt and prompt.sha256, more]))}

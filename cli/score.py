@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from . import output, picking
+from . import output, picking, picking_models
+from .picking_options import base_option, device_option
 
 
 @click.command(
@@ -22,8 +23,8 @@ from . import output, picking
 @click.argument("where", metavar="INPUT")
 @picking.split_option
 @picking.out_option
-@picking.base_option
-@picking.device_option
+@base_option
+@device_option
 @click.option(
     "--plain", is_flag=True, help="Read each conversation as a whole; by default what candidates share is read once."
 )
@@ -45,10 +46,10 @@ def command(
     from ..inference.choosing import How
     from ..schemas.errors import UsageError
 
-    asked = picking.local(model, base, device, plain=plain)
+    asked = picking_models.local(model, base, device, plain=plain)
     if asked.contract["kind"] != "scalar":
         raise UsageError(
             f"{asked.name} is a {asked.contract['kind']}, which picks and gives no scores",
             next_command=f"arm select {model} {where}",
         )
-    picking.Asked(asked, where, split, out, as_json, How, lambda: picking.policy({}), "scores").run()
+    picking.Asked(asked, where, split, out, as_json, How, dict, "scores").run()

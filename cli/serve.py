@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import output, picking, select, serve_vllm
+from . import output, serve_vllm
+from .picking_options import Asking, Said, asking_options
 
 if TYPE_CHECKING:
-    from ..inference.choosing import Chooser, How
     from ..inference.serve.app import Service
 
 TOKEN = "ARM_SERVE_TOKEN"  # noqa: S105 - the name of a variable
@@ -22,14 +21,9 @@ PORT = 8000
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - every address of this machine
 
 
-# What decides the answers is said in the words of `arm select`.
-_ASKING = [one for one in select.command.params if one.name in select._Said._fields]
-
-
 @click.command(
     "serve",
     short_help="Serve a checkpoint over HTTP, to agents in any language.",
-    params=[click.Argument(["model"], metavar="MODEL", required=False), *_ASKING],
     epilog=output.examples(
         "arm serve build/my-arm",
         "arm serve build/my-arm --orders 3 --agree all --port 0",
@@ -39,6 +33,8 @@ _ASKING = [one for one in select.command.params if one.name in select._Said._fie
         "arm serve build/my-arm --preflight --json",
     ),
 )
+@click.argument("model", metavar="MODEL", required=False)
+@asking_options
 @click.option("--name", metavar="NAME", help="What clients call the model. [default: the checkpoint's name]")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any free port.")
@@ -73,15 +69,15 @@ def command(
 
     Where the environment variable ARM_SERVE_TOKEN is set, clients have to send its value as their API key.
     """
-    said = select._Said(**given)
+    said = Said(**given)
     if print_vllm or preflight:
         if model is None:
-            raise _usage("of which MODEL?")
+            raise output.usage("of which MODEL?")
         if print_vllm:
             return serve_vllm.commands(model, said.base, name, host, port, as_json)
         return serve_vllm.preflight(model, said.base, host, port, as_json)
     token = _token()
-    what, opened = _asked(model, said)
+    asking = Asking.of(model, said)
     serving = _serving()
     with serving.bind(host, port) as bound:  # before the model is loaded, which takes long
         from ..inference.serve.app import LOOPBACK, Service
@@ -90,49 +86,17 @@ def command(
 
         with output.progress() as show:
             show("loading the model", 0, 1)
-            chooser, how = opened()
+            chooser, how = asking.model.opened(), asking.how()
             show("loading the model", 1, 1)
         engine = Engine(chooser, how, Bounds(batch, queue, timeout_s))
         names = LOOPBACK | {_host(one) for one in (*hosts, *({host} - set(_ANYWHERE)))}
         log = RequestLog(sys.stderr)
-        service = Service(engine, name or what.name, int(time.time()), token=token, hosts=names, log=log)
+        service = Service(engine, name or asking.model.name, int(time.time()), token=token, hosts=names, log=log)
         url = f"http://{_host(host)}:{bound.getsockname()[1]}"
         serving.serve(service, bound, lambda: _ready(service, url, host, as_json))
-    what.closed()
+    asking.model.closed()
     output.note("all requests are answered; ended")
     return None
-
-
-def _asked(named: str | None, said: select._Said) -> tuple[picking.Model, Callable[[], tuple[Chooser, How]]]:
-    """What is asked, and what loads it, with how it is asked. Raises UsageError for what does not go together."""
-    from ..schemas.errors import UsageError
-
-    try:
-        select._refuse_useless(said)
-    except UsageError as error:
-        raise _usage(error.message) from error
-    if named is None and (said.server is None or said.prompt is None):
-        raise _usage("a MODEL is needed; it may be left out only with --server and --prompt")
-    model = select._model(named, said, select._prompt(said))
-    if model.contract["kind"] == "scalar" and said.orders > 1:
-        raise _usage(f"{model.name} is a scalar model, which sees one candidate at a time: it has no order")
-    scalar = picking.local(said.scalar, said.scalar_base, said.device) if said.scalar is not None else None
-    if scalar is not None and scalar.contract["kind"] != "scalar":
-        raise _usage(f"--scalar {said.scalar} is a {scalar.contract['kind']}, and a scalar model is meant")
-
-    def opened() -> tuple[Chooser, How]:
-        from ..inference.choosing import How
-
-        chooser, other = model.opened(), scalar.opened() if scalar is not None else None
-        return chooser, How(said.orders, said.agree, said.otherwise, other, said.max_new_tokens)
-
-    return model, opened
-
-
-def _usage(message: str) -> Exception:
-    from ..schemas.errors import UsageError
-
-    return UsageError(message, next_command="arm serve --help")
 
 
 def _token() -> str | None:

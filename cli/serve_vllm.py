@@ -9,7 +9,7 @@ import click
 
 from ..schemas.errors import plain
 from . import output
-from .source import built, place
+from .picking_models import fetched
 
 if TYPE_CHECKING:
     from ..inference.serve.preflight import Check
@@ -21,7 +21,7 @@ def commands(model: str, base: Path | None, name: str | None, host: str, port: i
     from ..inference import contract as contracts
     from ..inference.serve import vllm
 
-    folder, called, pulled = _found(model)
+    folder, called, pulled = fetched(model)
     contract = contracts.read(folder, weights=False)
     plan = vllm.plan(folder, contract, vllm.Place(name or called, host, port), base=base, pulled=pulled)
     body = None
@@ -39,7 +39,7 @@ def preflight(model: str, base: Path | None, host: str, port: int, as_json: bool
     """Print what is there and what is not; exit status 1 when something is not."""
     from ..inference.serve.preflight import preflight as look
 
-    folder, _, _ = _found(model)
+    folder, _, _ = fetched(model)
     with output.progress() as show:
         show("looking", 0, 1)
         checks = look(folder, host, port, base=base)
@@ -51,20 +51,6 @@ def preflight(model: str, base: Path | None, host: str, port: int, as_json: bool
         _table(checks)
     if lacking:
         raise click.exceptions.Exit(1)
-
-
-def _found(model: str) -> tuple[Path, str, str | None]:
-    """(Folder, name, NS/NAME@REVISION or None) of a checkpoint; one on the Hub is fetched."""
-    where = place(model) or built(model)
-    if isinstance(where, Path):
-        return where, where.resolve().name, None
-    from ..inference.fetch import checkpoint
-
-    repo, revision = where
-    with output.progress() as show:
-        show("fetching the checkpoint", 0, 1)
-        commit = output.hub().of("model").resolve(repo, revision)
-        return checkpoint(repo, commit), repo.partition("/")[2], f"{repo}@{revision}"
 
 
 def _request(model: str, plan: Plan, body: object) -> None:

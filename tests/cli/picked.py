@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from action_reward_models.cli import _run, picking
+from action_reward_models.cli import _run, picking_models
 from action_reward_models.inference.bulk import PIECE
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.render import load_prompt
@@ -45,7 +45,7 @@ def merged(folder: Path, base: Path, kind: Any) -> None:
     """A checkpoint that needs no base."""
     own = load_prompt("scalar/1" if kind == "scalar" else "selection/1", PromptOptions())
     contract = made.make(folder.with_suffix(".adapter"), base, kind, prompt=own.to_json(), spoken=("function", "pixel"))
-    opened = picking.local(str(folder.with_suffix(".adapter")), base, "cpu").opened()
+    opened = picking_models.local(str(folder.with_suffix(".adapter")), base, "cpu").opened()
     model: Any = opened
     model.model.merge_and_unload().save_pretrained(folder)
     model.processor.save(folder)
@@ -86,13 +86,13 @@ def killed(line: str, out: Path) -> int:
 
 
 def resumed() -> dict[str, Any]:
-    picking.LOCAL_PIECE = 2
+    picking_models.LOCAL_PIECE = 2
     line = "arm score build/my-scalar requests.jsonl --json --out "
     whole = typed(line + "whole.parquet")
     pieces = killed(line + "parts.parquet", Path("parts.parquet"))
     rest = typed(line + "parts.parquet")
     plain = typed("arm score build/my-scalar requests.jsonl --plain --json --out plain.parquet")
-    picking.LOCAL_PIECE = PIECE
+    picking_models.LOCAL_PIECE = PIECE
     return {
         "whole": whole, "pieces": pieces, "rest": rest, "plain": plain,
         "same": Path("whole.parquet").read_bytes() == Path("parts.parquet").read_bytes(),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
-from action_reward_models.cli import _run, picking
+from action_reward_models.cli import _run, picking_models
 from action_reward_models.inference.choosing import Chooser
 from action_reward_models.prompts.render import Prompt
 from action_reward_models.schemas.ids import file_sha256
@@ -93,10 +93,10 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, Chooser]:
 
     def local(named: str, base: object, device: object, given: Prompt | None = None, *, plain: bool = False) -> Any:
         model = known[named]
-        return picking.Model(named, model.contract, lambda: {"sha256": named, "plain": plain}, lambda: model,
+        return picking_models.Model(named, model.contract, lambda: {"sha256": named, "plain": plain}, lambda: model,
                              lambda: given or model.prompt, 3)  # fmt: skip
 
-    monkeypatch.setattr(picking, "local", local)
+    monkeypatch.setattr(picking_models, "local", local)
     return known
 
 

@@ -154,7 +154,7 @@ def test_what_is_refused_before_a_model_is_loaded(
     words: str, env: dict[str, str], status: int, told: str, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("action_reward_models.cli.picking.local", _not_loaded)
+    monkeypatch.setattr("action_reward_models.cli.picking_models.local", _not_loaded)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     assert _run(["serve", "folder", *words.split()]) == status
@@ -172,7 +172,7 @@ def test_without_a_model(words: str, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("action_reward_models.cli.picking.local", _not_loaded)
+    monkeypatch.setattr("action_reward_models.cli.picking_models.local", _not_loaded)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert _run(["serve", "folder", "--port", str(port)]) == 1
@@ -182,7 +182,7 @@ def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(
 
 
 def _not_loaded(*_: Any, **__: Any) -> Any:
-    from action_reward_models.cli.picking import Model
+    from action_reward_models.cli.picking_models import Model
 
     def opened() -> Any:
         raise AssertionError("it was loaded")
