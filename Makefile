@@ -1,6 +1,9 @@
 # The two commands of a newcomer: `make demo` and `make test`. Everything runs in .venv, which the targets make.
 PYTHON ?= python3
 BIN := .venv/bin
+# One more than there are cores: tests wait for processes of their own a third of the time.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 export OMP_NUM_THREADS := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 
@@ -10,10 +13,10 @@ demo: .venv/.core
 	$(BIN)/arm demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -q -n auto --dist loadscope --no-loadscope-reorder -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: .venv/.all
-	$(BIN)/python -m pytest -q -n auto --dist loadscope --no-loadscope-reorder
+	$(PYTEST)
 
 conformance: .venv/.dev
 	$(BIN)/python tests/conformance/run.py

@@ -84,7 +84,10 @@ def test_every_verb_has_a_module() -> None:
         "generate_options",
         "output",
         "picking",
+        "picking_models",
+        "picking_options",
         "progress",
+        "serve_vllm",
         "source",
     }
     assert {name for name in modules if not name.endswith("_report")} == set(VERBS)  # a report is shared by verbs
