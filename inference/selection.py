@@ -139,7 +139,7 @@ class SelectionARM(Local):
         made: dict[int, Written] = {}
         for batch in batches(rows, self.tokens, added=max_new_tokens):
             given = arrays(self.processor, [rows[place] for place in batch], self.model, left=True)
-            with torch.inference_mode():
+            with self._turn, torch.inference_mode():
                 ids = self.model.generate(**given, max_new_tokens=max_new_tokens)[:, given["input_ids"].shape[1] :]
             made |= zip(batch, map(self._written, ids.tolist()), strict=True)
         return [made[place] for place in range(len(rows))]

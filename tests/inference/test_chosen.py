@@ -49,6 +49,11 @@ def test_a_scalar_model_settles_what_an_arm_leaves_open(found: Any) -> None:
     assert "the scalar model picks none, either: too_long" in long["detail"]
 
 
+def test_one_thread_at_a_time_has_something_written(found: Any) -> None:
+    """A model keeps where it is in what it writes."""
+    assert found["at_once"] == 1
+
+
 def test_a_chat_template_that_fails_is_an_outcome_with_a_name(found: Any) -> None:
     assert found["template"]["status"] == "unrenderable"
     assert "the chat template refuses the conversation: unsupported operand" in found["template"]["detail"]
