@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .processor import Processor
 
 Agree = Literal["majority", "all"]
-_NOWHERE: Mapping[str, Any] = {"sources": []}  # requests that are rows of no build
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Chooser(ABC):
         renderer: of the build that the requests are rows of. Raises NoChoiceError for the first request without a pick
         where ``how`` says so, and ArmError for what concerns all of them, such as a prompt that is not the model's.
         """
-        shows = renderer or Renderer(self.prompt, _NOWHERE)
+        shows = renderer or Renderer(self.prompt)
         contracts.refuse_other_words(shows.prompt, self.contract, str(self.folder or self.prompt.id))
         strange = {place: told for place, one in enumerate(requests) if (told := self._strange(one))}
         known = [one for place, one in enumerate(requests) if place not in strange]

@@ -125,12 +125,12 @@ class Split:
                 next_command=f"tables: {{{missing[0]}: {{}}}}   # of the dataset, in registry.yaml",
             )  # fmt: skip
         self.renderer: Renderer | None = Renderer(self.prompt, self.tables.identity)
-        self._held = _only(self.tables, "candidate_sets", self.split)
+        self._held = self.tables.of_split(self.split, "candidate_sets")
         sets = list(self._held.columns("candidate_sets", ("set_id", "state_id", "dialect", "space")))
         if not sets:
             raise ArmError(f"holds no candidate sets in {self.split}", where=self.where)
         self._refuse_other_ways(sets)
-        self._states = _only(self.tables, "states", self.split)
+        self._states = self.tables.of_split(self.split, "states")
         place = _places(self._states)
         if any(row["state_id"] not in place for row in sets):  # else the pictures of other splits are not fetched
             self._states = self.tables
@@ -189,14 +189,6 @@ class Split:
 def _places(tables: BuiltTables) -> dict[str, int]:
     """Where each state lies among the others."""
     return {row["state_id"]: at for at, row in enumerate(tables.columns("states", ("state_id",)))}
-
-
-def _only(tables: BuiltTables, table: str, split: str) -> BuiltTables:
-    """The same tables, of which ``table`` holds one split only."""
-    entry = tables.identity["tables"][table]
-    held = {of: part for of, part in entry["splits"].items() if of == split}
-    of_split = {**tables.identity["tables"], table: {**entry, "splits": held}}
-    return replace(tables, identity={**tables.identity, "tables": of_split})
 
 
 def _id(value: Any) -> str | None:

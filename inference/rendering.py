@@ -15,6 +15,7 @@ from ..schemas.errors import ArmError
 from ..schemas.ids import hash_order
 
 Row = Mapping[str, Any]
+_NO_BUILD: Row = {"sources": []}
 _KEPT = 64  # states; sets of one state are asked for after each other
 
 
@@ -68,9 +69,9 @@ def shown_in(identity: Row) -> dict[str, Any]:
 
 class Renderer:
     """Shows the sets of one build with one prompt. ``identity``: of the build's manifest, which names for each source
-    the dialect and the coordinate space of what it recorded."""
+    the dialect and the coordinate space of what it recorded; without it, of requests that are rows of no build."""
 
-    def __init__(self, prompt: Prompt, identity: Row) -> None:
+    def __init__(self, prompt: Prompt, identity: Row = _NO_BUILD) -> None:
         self.prompt = prompt
         self._spoken: dict[str, set[tuple[str, str | None]]] = {}  # file -> how its states speak
         for source in identity["sources"]:
@@ -80,7 +81,7 @@ class Renderer:
 
     def of(self, prompt: Prompt) -> Renderer:
         """The same build, shown with another prompt."""
-        made = Renderer(prompt, {"sources": []})
+        made = Renderer(prompt)
         made._spoken = self._spoken
         return made
 

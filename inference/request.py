@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
 from ..schemas.actions import DIALECTS, View, element_index, parse
 from ..schemas.errors import ArmError, Issue, UsageError
 from ..schemas.ids import canonical_json, sha256_hex
@@ -266,14 +264,6 @@ def _bytes(picture: Any, where: str) -> bytes:
     made = io.BytesIO()
     picture.convert("RGB").save(made, "PNG")  # what a model sees; and no PNG holds CMYK
     return made.getvalue()
-
-
-def loads(data: bytes, where: str, line: int = 0) -> Any:
-    """JSON of a request. Raises ArmError for what is none, also for numbers that JSON does not have."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise ArmError(f"is not JSON: {error}", where=f"{where}:{line}" if line else where) from error
 
 
 def _sha256(content: Any, where: str) -> str:

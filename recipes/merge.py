@@ -1,9 +1,9 @@
 """An adapter and its base as one model, in one folder that transformers, vLLM and this project load.
 
 transformers chooses the class by the model's family and by the Auto class it is asked of, never by ``architectures``.
-vLLM chooses by ``architectures``, and one folder serves both. It knows no ``Qwen3_5ForSequenceClassification``: it would
-take the text-only class of that family. So a scalar model that sees names ``Qwen3_5ForConditionalGeneration`` there. One
-that only reads keeps its own name, whose ending vLLM replaces: it refuses ``Qwen3ForConditionalGeneration``.
+vLLM chooses by ``architectures``, and one folder serves both. It knows no ``Qwen3_5ForSequenceClassification``: it
+would take the text-only class of that family. So a scalar model that sees names ``Qwen3_5ForConditionalGeneration``
+there. One that only reads keeps its own name, whose ending vLLM replaces: it refuses ``Qwen3ForConditionalGeneration``.
 ``problem_type: regression`` makes vLLM give the score itself instead of its sigmoid, and one label gives one score.
 """
 

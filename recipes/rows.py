@@ -245,13 +245,10 @@ def _read(inputs: Inputs, pictures: Path, progress: Progress) -> Iterator[Mappin
     entry = tables.identity["tables"].get(recipe.table)
     if entry is None or recipe.split not in entry["splits"]:
         raise ArmError(f"has no {recipe.split} rows of {recipe.table}", where=str(inputs.dataset))
-    part = entry["splits"][recipe.split]
-    only = {**entry, "splits": {recipe.split: part}, "rows": part["rows"]}
-    mine = {**tables.identity, "tables": {**tables.identity["tables"], recipe.table: only}}
     if tables.identity["parameters"].get("images", {}).get(recipe.table) == "reference" and tables.has("states"):
         for _ in tables.rows("states", keep):
             pass
-    yield from dataclasses.replace(tables, identity=mine).rows(recipe.table, keep)
+    yield from tables.of_split(recipe.split, recipe.table).rows(recipe.table, keep)
 
 
 def _name(reference: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,15 @@ class BuiltTables:
 
     def has(self, table: str) -> bool:
         return table in self.identity["tables"]
+
+    def of_split(self, split: str, *names: str) -> BuiltTables:
+        """The same build, of which the tables ``names`` hold one split only; without a name all but exclusions, which
+        belong to no split."""
+        tables = dict(self.identity["tables"])
+        for name in names or tables.keys() - {"exclusions"}:
+            held = {of: part for of, part in tables[name]["splits"].items() if of == split}
+            tables[name] = {**tables[name], "splits": held, "rows": sum(part["rows"] for part in held.values())}
+        return replace(self, identity={**self.identity, "tables": tables})
 
     def rows(self, table: str, keep: Keep = lambda *_: None) -> Iterator[Row]:
         """Yield the rows of a table; ``keep`` gets (reference, bytes) of each embedded picture before its row comes.

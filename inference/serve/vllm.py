@@ -138,16 +138,11 @@ def asked(request: Request, prompt: Prompt, contract: Contract, model: str) -> l
     The candidate is the assistant's turn and nothing follows it, so that the last token is the one that was scored in
     training. Pictures are data URLs. Raises Unrenderable.
     """
-    shows = renderer(prompt)
+    shows = Renderer(prompt)
     rendered = shows.scalar(request.state, request.set_row)
     images = request.images(rendered.images)
     replies = shows.replies(request.state, request.set_row)
     return [classify([*rendered.messages, *reply], images, contract, model) for reply in replies]
-
-
-def renderer(prompt: Prompt) -> Renderer:
-    """Of requests that are rows of no build."""
-    return Renderer(prompt, {"sources": []})
 
 
 def classify(messages: Sequence[Message], images: Sequence[bytes], contract: Contract, model: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ class Reading:
     def read(self) -> Items:
         """Raises ArmError for a build without the tables, and for one that shows a set otherwise than the renderer."""
         whole = BuiltTables.of(self.dataset, self.progress, "reading")
-        held = _only(whole, self.split)
+        held = whole.of_split(self.split)
         scored = self.kind == "scalar" and held.has("bt_pairs")
         missing = [name for name in NEEDED if not whole.has(name)]
         if missing and not scored:
@@ -213,15 +213,6 @@ def groups_of(tables: BuiltTables, split: str) -> set[str]:
     if not tables.has("states"):
         raise ArmError("has no table states, which says what the tasks are", where=str(tables.folder))
     return {row["task_group"] for row in tables.columns("states", _STATE) if row["split"] == split}
-
-
-def _only(tables: BuiltTables, split: str) -> BuiltTables:
-    """The same tables, of which only one split is read; exclusions have no split."""
-    kept = dict(tables.identity["tables"])
-    for name in kept.keys() - {"exclusions"}:
-        held = {of: part for of, part in kept[name]["splits"].items() if of == split}
-        kept[name] = {**kept[name], "splits": held}
-    return replace(tables, identity={**tables.identity, "tables": kept})
 
 
 def _facts(state: Row, parsed: Sequence[Parsed], view: View, reference: int, *, thoughts: bool) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ def main(work: str, base: str) -> dict[str, Any]:
         "other_prompt": told,
         "no_folder": made.told(lambda: open_model("owner/name")),
         "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
+        "at_once": _at_once(arm),
         "template": _failing(scalar).to_json(),
         "remembered": _remembered(scalar),
         "supplied": open_model(silent, base=below, prompt=supplied).choose(asked.state(), CANDIDATES).to_json(),
@@ -68,7 +71,7 @@ def _requests(model: Any) -> list[Any]:
 def _scored(model: ScalarRewardModel) -> dict[str, Any]:
     """Beside the choices, each conversation rendered and scored for itself, and whole."""
     requests = _requests(model)
-    renderer = Renderer(model.prompt, {"sources": []})
+    renderer = Renderer(model.prompt)
     plain = []
     for one in requests[:3]:
         shown = renderer.scalar(one.state, one.set_row)
@@ -76,6 +79,27 @@ def _scored(model: ScalarRewardModel) -> dict[str, Any]:
         rows = [model.processor.scalar(shown.messages, one.images(shown.images), reply) for reply in replies]
         plain.append([model.score_encoded([row])[0] for row in rows])
     return {"choices": [one.to_json() for one in model.choose_many(requests)], "plain": plain}
+
+
+def _at_once(arm: SelectionARM) -> int:
+    """How many of three threads that want something written are in the model at a time."""
+    row = arm.processor.selection(made.conversation(0), [])
+    inside, most, generate = [0], [0], arm.model.generate
+
+    def noted(**given: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.05)
+        try:
+            return generate(**given)
+        finally:
+            inside[0] -= 1
+
+    arm.model.generate = noted
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: arm.write([row], max_new_tokens=1), range(3)))
+    arm.model.generate = generate
+    return most[0]
 
 
 def _failing(model: ScalarRewardModel) -> Any:
@@ -100,7 +124,7 @@ def _remembered(model: ScalarRewardModel) -> int:
 def _selected(arm: SelectionARM, scalar: ScalarRewardModel) -> dict[str, Any]:
     """Beside the choices, what the model writes after each prompt alone."""
     requests, how = _requests(arm), How(orders=3, max_new_tokens=16)
-    renderer, shows = Renderer(arm.prompt, {"sources": []}), Shown.to(arm.contract)
+    renderer, shows = Renderer(arm.prompt), Shown.to(arm.contract)
     found = arm.choose_many(requests, how)
     alone = []
     for one, choice in zip(requests[:3], found, strict=False):

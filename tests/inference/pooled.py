@@ -17,6 +17,7 @@ from typing import Any
 from urllib.request import Request as Call
 from urllib.request import urlopen
 
+from action_reward_models.inference.rendering import Renderer
 from action_reward_models.inference.scalar import ScalarRewardModel
 from action_reward_models.inference.serve import vllm
 from action_reward_models.prompts.options import PromptOptions
@@ -91,12 +92,12 @@ def _requests(ours: ScalarRewardModel) -> list[Any]:
 
 
 def _parts(ours: ScalarRewardModel, request: Any) -> tuple[list[Any], list[bytes]]:
-    rendered = vllm.renderer(ours.prompt).scalar(request.state, request.set_row)
+    rendered = Renderer(ours.prompt).scalar(request.state, request.set_row)
     return rendered.messages, request.images(rendered.images)
 
 
 def _replies(ours: ScalarRewardModel, request: Any) -> list[list[Any]]:
-    return vllm.renderer(ours.prompt).replies(request.state, request.set_row)
+    return Renderer(ours.prompt).replies(request.state, request.set_row)
 
 
 def _post(url: str, route: str, body: Any) -> Any:

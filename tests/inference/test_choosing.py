@@ -289,7 +289,7 @@ def test_a_prompt_that_is_not_the_models_is_refused_with_both_hashes() -> None:
     own, other = prompt(), prompt(history_window=3)
     for act in (
         lambda: Selects(ONE).asked_with(other),
-        lambda: Selects(ONE).choose_many([requested()], renderer=Renderer(other, {"sources": []})),
+        lambda: Selects(ONE).choose_many([requested()], renderer=Renderer(other)),
         lambda: Selects(ONE, own=other).choose(state(), CANDIDATES),
     ):
         with pytest.raises(ArmError, match=f"{own.sha256}.*{other.sha256}"):

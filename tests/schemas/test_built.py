@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,23 @@ def tables(tmp_path: Path) -> BuiltTables:
         files.append({"path": name, "rows": len(numbers), "row_digest": ""})
     entry = {"schema": "actor_sft/1", "rows": 45, "splits": {"train": {"rows": 45, "files": files}}}
     return BuiltTables(tmp_path, {"tables": {"actor_sft": entry}})
+
+
+def test_one_split_of_some_tables_or_of_all_that_are_split(tables: BuiltTables) -> None:
+    whole = tables.identity["tables"]["actor_sft"]
+    (a, b) = whole["splits"]["train"]["files"]
+    parts = {"train": {"rows": 40, "files": [a]}, "validation": {"rows": 5, "files": [b]}}
+    entry = {**whole, "splits": parts}
+    build = replace(tables, identity={"tables": {"actor_sft": entry, "other": entry, "exclusions": entry}})
+
+    def held(of: BuiltTables) -> dict[str, tuple[int, list[str]]]:
+        return {name: (one["rows"], list(one["splits"])) for name, one in of.identity["tables"].items()}
+
+    both, one = (45, ["train", "validation"]), (5, ["validation"])
+    assert held(build.of_split("validation")) == {"actor_sft": one, "other": one, "exclusions": both}
+    assert held(build.of_split("validation", "other")) == {"actor_sft": both, "other": one, "exclusions": both}
+    read = build.of_split("validation").columns("actor_sft", ["row_id"])
+    assert [row["row_id"] for row in read] == [f"r{n}" for n in range(40, 45)]
 
 
 def test_columns_are_read_alone(tables: BuiltTables) -> None:

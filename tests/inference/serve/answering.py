@@ -42,7 +42,7 @@ class Told(Chooser):
         self.choices: list[Choice] = []
         self.asked: list[Request] = []
         self.shown: list[Rendered] = []
-        self._renderer = Renderer(load_prompt("selection/1", PromptOptions()), {"sources": []})
+        self._renderer = Renderer(load_prompt("selection/1", PromptOptions()))
 
     def choose_many(
         self, requests: Sequence[Request], how: How = HOW, *, renderer: Renderer | None = None

@@ -55,9 +55,11 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reques
     return Answer(int(head.split(b" ", 2)[1]), int(fields.get(b"retry-after", 0)), body, last)
 
 
-async def load(url: str, requests: Sequence[bytes], clients: int, seconds: float) -> Heard:
-    """Ask for so long, in turn about ``requests``. A client that is refused waits, but never as long as it is told."""
-    heard, began = Heard(), time.monotonic()
+async def load(url: str, requests: Sequence[bytes], clients: int, seconds: float, heard: Heard | None = None) -> Heard:
+    """Ask for so long, in turn about ``requests``. A client that is refused waits, but never as long as it is told.
+
+    heard: filled while they ask, for another thread to look at."""
+    heard, began = heard or Heard(), time.monotonic()
     await asyncio.gather(
         *(_client(url, requests, number, clients, began + seconds, heard) for number in range(clients))
     )
