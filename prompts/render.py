@@ -252,6 +252,8 @@ def prompt_of_json(data: object, where: str) -> Prompt:
             where=where, next_command="use the version of action-reward-models that made it",
         )  # fmt: skip
     options = data.get("options")
+    if not isinstance(options, dict | None):
+        raise ArmError("is no prompt: its options are no object", where=where)
     made = _prompt(data["id"], of_json(data["template"], where), PromptOptions.from_mapping(options if options else {}))
     if made.sha256 != data.get("sha256"):
         raise ArmError(f"says that its hash is {data.get('sha256')}, and it is {made.sha256}", where=where)

@@ -105,7 +105,7 @@ def of_json(data: Mapping[str, Any], where: str) -> Template:
         found = Template(kind, str(data["system"]), str(data["user"]), {str(k): str(v) for k, v in fragments.items()})
     except (KeyError, TypeError, ValueError) as error:
         raise ArmError(f"is no template: {error!r}", where=where) from error
-    if kind not in _REQUIRED or set(fragments) != set(_FRAGMENTS):
+    if not isinstance(kind, str) or kind not in _REQUIRED or set(fragments) != set(_FRAGMENTS):
         raise ArmError("is no template of this version: it has another kind or other fragments", where=where)
     return _checked(found, where)
 

@@ -141,6 +141,8 @@ def test_a_state_that_cannot_be_shown_has_a_reason(example: Build) -> None:
         ({"template": None}, "is no prompt"),
         ({"template": {"kind": "selection"}}, "is no template"),
         ({"template": {"kind": "selection", "system": "", "user": "", "fragments": {}}}, "other fragments"),
+        ({"template": {"kind": [], "system": "", "user": "", "fragments": {}}}, "another kind"),
+        ({"options": True}, "its options are no object"),
         ({"options": {"history_window": -1}}, "prompt options have 1 problem"),
         ({"id": 3}, "is no prompt"),
     ],
