@@ -83,10 +83,13 @@ def command(
         from ..inference.serve.app import LOOPBACK, Service
         from ..inference.serve.engine import Bounds, Engine
         from ..inference.serve.log import RequestLog
+        from ..inference.served import ServedARM
 
         with output.progress() as show:
             show("loading the model", 0, 1)
             chooser, how = asking.model.opened(), asking.how()
+            if isinstance(chooser, ServedARM):
+                chooser.connect()  # a wrong name ends it here, and not each request
             show("loading the model", 1, 1)
         engine = Engine(chooser, how, Bounds(batch, queue, timeout_s))
         names = LOOPBACK | {_host(one) for one in (*hosts, *({host} - set(_ANYWHERE)))}

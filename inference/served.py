@@ -104,6 +104,10 @@ class ServedARM(Chooser):
     def folder(self) -> Path | None:
         return self._folder
 
+    def connect(self) -> None:
+        """Look now, and not when it is used first, whether the model is there."""
+        self._started()
+
     def close(self) -> None:
         """End all connections. It may be used again."""
         with self._lock:

@@ -113,5 +113,5 @@ def _not_there(caller: Caller, place: Place, there: list[str]) -> UsageError:
     hint = f"; did you mean {plain(close)!r}?" if close else ""
     return UsageError(
         f"{place.url} has no model {caller.model!r}; it has {shown}{hint}", where=caller.server.where,
-        next_command="write `model:` as the server calls it",
+        next_command="write `model:`, or --served, as the server calls it",
     )  # fmt: skip

@@ -191,7 +191,9 @@ def _not_loaded(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_an_arm_behind_another_server_answers(tmp_path: Path) -> None:
+def test_an_arm_behind_another_server_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of the checkpoint there are no weights here; what goes wrong there is said in words."""
     folder = checkpoint(tmp_path / "my-arm", "selection_arm")
     state = {"task": "Buy milk", "screenshot": data_url(png("red"))}
@@ -201,6 +203,9 @@ def test_an_arm_behind_another_server_answers(tmp_path: Path) -> None:
         StandIn(Script()) as server,
         serving(words, program=ARM, ARM_ENDPOINT_MINE=server.url) as (process, said),
     ):
+        monkeypatch.setenv("ARM_ENDPOINT_MINE", server.url)
+        assert _run(["serve", str(folder), "--server", "mine", "--served", "other", "--port", "0"]) == 2
+        assert "has no model 'other'; it has stand-in" in capsys.readouterr().err
         assert (said["model"], said["kind"]) == ("stand-in", "selection_arm")
         status, told = asyncio.run(asked(said["url"], request))
         assert (status, len(told["votes"])) == (200, 2)
