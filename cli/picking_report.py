@@ -26,7 +26,7 @@ def one(request: Request, row: Mapping[str, Any]) -> None:
         cells += [f"{scores[index]:.4f}"] if scores else []
         cells += [str(votes[index] or "")] if row["votes"] else []
         rows.append([*cells, "<--" if index == row["selected_index"] else ""])
-    output.table(f"{row['id']}: {_outcome(row)}", columns, rows)
+    output.table(output.one_line(f"{row['id']}: {_outcome(row)}"), columns, rows)
     for number, vote in enumerate(row["votes"]):
         if vote["status"] != "ok":
             reply = f": {_short(vote['reply'])}" if vote["reply"] else ""

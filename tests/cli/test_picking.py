@@ -15,8 +15,12 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
-from action_reward_models.cli import _run, picking_models
+from action_reward_models.cli import _run, picking_models, picking_report
+from action_reward_models.inference.bulk import row_of
+from action_reward_models.inference.choice import Choice
 from action_reward_models.inference.choosing import Chooser
+from action_reward_models.inference.inputs import Question
+from action_reward_models.inference.request import Spoken, read
 from action_reward_models.prompts.render import Prompt
 from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.tests.builders.conftest import Toy
@@ -385,3 +389,7 @@ def test_what_a_request_quotes_cannot_steer_the_terminal(here: Shell, models: di
     here.write("hostile.json", asked(id="\x1b[31m|x", candidates=[*CANDIDATES, "click(1, 2)\x1b]0;x\x07"]))
     done = here.run("arm select fake hostile.json")
     assert "\x1b" not in done.out + done.err
+    request = read(asked(id="mine"), [Spoken("function", "pixel")])
+    choice = Choice(request.id, "refused", None, None, detail="no\nnext: rm -rf /")
+    picking_report.one(request, row_of(Question(0, None, request.id, request), choice))
+    assert "\nnext:" not in here.capsys.readouterr().out
