@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from ..schemas.errors import ArmError
+from ..schemas.errors import ArmError, UsageError
 from . import qwen3_vl
 from .adapter import WEIGHTS, load_adapter
 from .contract import Kind
@@ -61,8 +61,9 @@ def load_model(
     tie.
 
     Raises ArmError for weights that are missing, of another shape or not finite, for heads that differ, and for files
-    that are no safetensors.
+    that are no safetensors; UsageError for a device that is not there.
     """
+    there = _usable(device)
     below = folder if layout == "merged" else base
     if below is None:
         raise ArmError("the base model is needed, too: this checkpoint is not merged", where=str(folder))
@@ -71,7 +72,7 @@ def load_model(
         model = load_adapter(model, folder, kind=kind)
     if kind == "scalar":
         _set_head(model, _head(folder, layout, model.config.get_text_config().hidden_size))
-    return model.to(device or default_device()).eval()
+    return model.to(there).eval()
 
 
 def load_base(folder: Path, *, kind: Kind, dtype: DTypeName, with_head: bool = False) -> Any:
@@ -175,11 +176,19 @@ def below(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "peft_config") else model
 
 
-def default_device() -> str:
-    """``cuda`` when there is a GPU, else ``cpu``."""
+def _usable(device: str | None) -> str:
+    """``device``; None: ``cuda`` when there is a GPU, else ``cpu``. Raises UsageError for one that this machine or this
+    torch does not have."""
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # of torch without CUDA: an assertion
+        told = str(error).strip().partition("\n")[0].partition(". ")[0]
+        raise UsageError(f"the device {device!r} cannot be used: {told}", next_command="--device cpu") from error
+    return device
 
 
 @contextmanager

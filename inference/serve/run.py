@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -119,7 +120,11 @@ def bind(host: str, port: int) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
+        advice = {
+            errno.EADDRINUSE: "--port 0   # any free one",
+            errno.EACCES: "--port 8000   # those below 1024 are the system's",
+        }.get(error.errno or 0, "--host 127.0.0.1   # or another address of this machine")
         raise ArmError(
-            f"cannot be listened on: {error.strerror}", where=f"{host}:{port}", next_command="--port 0   # any free one"
+            f"cannot be listened on: {error.strerror}", where=f"{host}:{port}", next_command=advice
         ) from error
     return bound

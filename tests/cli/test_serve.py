@@ -148,6 +148,7 @@ def test_it_ends_when_the_model_is_stuck_with_a_request_that_timed_out(tmp_path:
         ("--agree all", {}, 2, "--agree says nothing without what it is for"),
         ("--served it", {}, 2, "--served needs --server"),
         ("--host 192.0.2.1", {}, 1, "192.0.2.1:8000: cannot be listened on"),
+        ("--host 192.0.2.1", {}, 1, "next: --host 127.0.0.1"),
     ],
 )
 def test_what_is_refused_before_a_model_is_loaded(

@@ -45,6 +45,7 @@ def main(work: str, base: str) -> dict[str, Any]:
         "selection": _selected(arm, scalar),
         "kinds": [open_model(folder, base=str(below)).kind for folder in folders.values()],
         "other_prompt": told,
+        "no_device": made.told(lambda: open_model(folders["scalar"], base=below, device="gpu")),
         "no_folder": made.told(lambda: open_model("owner/name")),
         "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
         "at_once": _at_once(arm),

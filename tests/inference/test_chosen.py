@@ -67,6 +67,7 @@ def test_checkpoints_open_as_what_they_are(found: Any) -> None:
     assert found["kinds"] == ["scalar", "selection_arm"]
     assert prompt().sha256 in found["other_prompt"]
     assert prompt(history_window=1).sha256 in found["other_prompt"]
+    assert "the device 'gpu' cannot be used: Expected one of cpu, cuda" in found["no_device"]
     assert 'is named with its revision\n  next: revision="v1.0.0"' in found["no_folder"]
     assert "brings no prompt: say what it is to be asked with" in found["no_prompt"]
     assert found["supplied"]["status"] == "ok"  # the tiny base has learnt to reply
