@@ -234,6 +234,10 @@ class _Guard:
         service = self._service
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS:
             return HttpError(431, f"the headers are longer than {HEADERS} bytes", code="headers_too_large")
+        if {b"transfer-encoding", b"content-length"} <= {name for name, _ in scope["headers"]}:
+            # A proxy may go by the other one, and take what follows this body for the next client's request.
+            told, close = "a body has one length: by Content-Length or in chunks", {"Connection": "close"}
+            return HttpError(400, told, headers=close)
         if _host(scope) not in service.hosts:
             return HttpError(
                 421, "this server does not answer for that Host; --allow-host names more", code="wrong_host"

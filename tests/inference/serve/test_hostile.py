@@ -231,6 +231,18 @@ def test_whoever_sends_nothing_does_not_wait_for_ever(server: Answering) -> None
     assert b"body_too_slow" in answer
 
 
+def test_a_request_within_the_body_of_another_is_not_read(server: Answering) -> None:
+    head = b"POST /select HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    within = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    both = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % (len(within) + 5)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as held:
+        held.sendall(head + both + within)
+        answer = held.makefile("rb").read()  # to its end: the server closes
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b" 400 " in answer.split(b"\r\n", 1)[0]
+    assert b"a body has one length" in answer
+
+
 @pytest.mark.parametrize("sent", ["nothing", "half a head, a byte at a time", "a body after its answer"])
 def test_whoever_holds_a_connection_without_a_request_loses_it(monkeypatch: pytest.MonkeyPatch, sent: str) -> None:
     """uvicorn takes a number of connections, and answers nobody else."""
