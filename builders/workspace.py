@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from ..schemas.errors import ArmError
+from ..schemas.files import take
 from ..schemas.ids import file_sha256
 from ..schemas.manifest import manifest_of
 from . import results
@@ -178,20 +179,16 @@ def _locked(folder: Path) -> IO[str]:
 
 def _lock(file: IO[str], folder: Path) -> None:
     try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        taken = take(file)
+    except OSError as error:
+        message = f"its file system has no locks ({error.strerror}), without which two builds could spoil each other"
+        raise ArmError(message, where=str(folder), next_command="arm build --out a folder elsewhere") from error
+    if not taken:
         file.seek(0)
         message = f"is being built by {file.read().strip() or 'another process'}"
         built = folder.with_name(folder.name.removeprefix(".").removesuffix("-work"))
         advice = "wait until it has ended, or name another folder with arm build --out"
-        raise BusyError(message, where=str(built), next_command=advice) from None
-    except OSError as error:
-        message = f"its file system has no locks ({error.strerror}), without which two builds could spoil each other"
-        raise ArmError(message, where=str(folder), next_command="arm build --out a folder elsewhere") from error
+        raise BusyError(message, where=str(built), next_command=advice)
 
 
 def _clear(folder: Path) -> None:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from ..schemas.arrow import arrow_schema
 from ..schemas.columns import arrow_table
 from ..schemas.errors import ArmError
+from ..schemas.files import replace_whole, take
 from ..schemas.ids import canonical_json
 from ..schemas.validate import for_schema
 from .choice import Choice
@@ -166,8 +167,9 @@ class _Run:
         """The folder is this run's alone."""
         self.work.mkdir(exist_ok=True)
         with (self.work / "lock").open("w") as lock:
-            _lock(lock, self.out)
-            _replace(self.work / "about.json", self._said)
+            if not take(lock):
+                raise ArmError("another process is writing it", where=str(self.out))
+            replace_whole(self.work / "about.json", self._said)
             yield
 
     def take_apart(self) -> None:
@@ -223,7 +225,7 @@ class _Run:
     def _keep(self, first: int, rows: Sequence[Row]) -> None:
         if problems := [problem for row in rows for problem in for_schema(SCHEMA).problems(row)]:
             raise ArmError(f"a pick breaks its schema, which is a defect: {problems[:3]}")
-        _replace(self.work / f"{first:08}.jsonl", b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        replace_whole(self.work / f"{first:08}.jsonl", b"".join(orjson.dumps(row) + b"\n" for row in rows))
 
     def write(self) -> None:
         """Write the file whole, and put it in its place."""
@@ -305,24 +307,3 @@ def _batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 def _text(value: str | None) -> Any:
     """Half of a surrogate pair, as a reply may hold, is no text that a file can."""
     return value and value.encode("utf-8", "backslashreplace").decode()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Whole or not at all, and on the disk."""
-    making = path.with_name(f"{path.name}.part")
-    with making.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    making.replace(path)
-
-
-def _lock(lock: IO[str], out: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ArmError("another process is writing it", where=str(out)) from None

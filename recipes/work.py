@@ -25,6 +25,7 @@ import orjson
 
 from ..inference.adapter import WEIGHTS
 from ..schemas.errors import ArmError
+from ..schemas.files import replace_whole, take
 from ..schemas.ids import canonical_json, sha256_hex
 from .inputs import Inputs
 from .manifest import weights_from
@@ -83,7 +84,8 @@ def opened(folder: Path, inputs: Inputs, processes: int, *, restart: bool) -> It
     if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
         raise ArmError("belongs to another user, and training loads what lies in it", where=str(folder))
     with (folder / _LOCK).open("a") as lock:
-        _take(lock, folder)
+        if not take(lock):
+            raise ArmError("another process trains here", where=str(folder))
         if restart or _moved(folder):
             clear(folder)
         _refuse_other(folder, wanted, f"arm train {shlex.quote(str(inputs.recipe.path))} --restart")
@@ -151,19 +153,5 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _take(lock: Any, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ArmError("another process trains here", where=str(folder)) from None
-
-
 def _write(path: Path, value: Any) -> None:
-    """Whole or not at all."""
-    making = path.with_name(f"{path.name}.making")
-    making.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
-    making.rename(path)
+    replace_whole(path, orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")

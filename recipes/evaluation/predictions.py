@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from ...schemas.errors import ArmError, Issue
+from ...schemas.files import replace_whole
 from ...schemas.validate import for_schema
 from .metrics import recompute
 
@@ -123,7 +124,7 @@ class Running:
         """From the first answer on, the folder is this evaluation's."""
         if not self._taken:
             self._folder.mkdir(parents=True, exist_ok=True)
-            _replace(self._folder / _RUNNING, orjson.dumps(dict(self._about)))
+            replace_whole(self._folder / _RUNNING, orjson.dumps(dict(self._about)))
             self._taken = True
 
     def _take_up(self) -> None:
@@ -160,18 +161,12 @@ class Running:
     def write(self, rows: Iterable[Prediction]) -> None:
         """Put these in the place of all that is in the file."""
         self._take()
-        _replace(self._path, b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        replace_whole(self._path, b"".join(orjson.dumps(row) + b"\n" for row in rows))
 
     def finish(self, report: Mapping[str, Any]) -> None:
         data = orjson.dumps(dict(report), option=orjson.OPT_INDENT_2)
-        _replace(self._folder / REPORT, data + b"\n")
+        replace_whole(self._folder / REPORT, data + b"\n")
         (self._folder / _RUNNING).unlink(missing_ok=True)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    making = path.with_name(f".{path.name}.making")
-    making.write_bytes(data)
-    making.replace(path)
 
 
 def _json(path: Path) -> dict[str, Any] | None:
