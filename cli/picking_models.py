@@ -39,14 +39,14 @@ def local(
     """A checkpoint that runs here: a folder, NS/NAME[@REVISION], or a name in ./registry.yaml. plain: a scalar model
     reads each conversation as a whole."""
     from ..inference import contract as contracts
-    from ..recipes.scoring import class_of
+    from ..inference.opening import class_of
 
     folder, name, _ = fetched(named)
     contract = _contract(folder)
 
     def opened() -> Chooser:
         output.quiet_models()
-        how = {"shared": False} if plain else {}
+        how: dict[str, Any] = {"shared": False} if plain else {}
         made: Chooser = class_of(contract).open(folder, base=base, device=device, **how)
         return made.asked_with(prompt) if prompt is not None else made
 

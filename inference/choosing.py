@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .processor import Processor
 
 Agree = Literal["majority", "all"]
+NEW_TOKENS = 256  # of a reply of a selection ARM, where nobody says otherwise
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class How:
     agree: Agree = "majority"
     otherwise: Otherwise = "none"
     scalar: Chooser | None = None
-    max_new_tokens: int = 256
+    max_new_tokens: int = NEW_TOKENS
 
     def __post_init__(self) -> None:
         for name in ("orders", "max_new_tokens"):

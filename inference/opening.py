@@ -28,13 +28,13 @@ def open_model(
         from .fetch import checkpoint
 
         folder = checkpoint(str(where), revision)
-    made: ScalarRewardModel | SelectionARM
-    if contracts.read(folder, weights=False)["kind"] == "scalar":
-        from .scalar import ScalarRewardModel
-
-        made = ScalarRewardModel.open(folder, base=base, device=device)
-    else:
-        from .selection import SelectionARM
-
-        made = SelectionARM.open(folder, base=base, device=device)
+    made = class_of(contracts.read(folder, weights=False)).open(folder, base=base, device=device)
     return made if prompt is None else made.asked_with(prompt)
+
+
+def class_of(contract: contracts.Contract) -> type[ScalarRewardModel] | type[SelectionARM]:
+    """What a checkpoint with this contract is."""
+    from .scalar import ScalarRewardModel
+    from .selection import SelectionARM
+
+    return ScalarRewardModel if contract["kind"] == "scalar" else SelectionARM

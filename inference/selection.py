@@ -16,7 +16,7 @@ from ..schemas.errors import ArmError
 from . import contract as contracts
 from .batches import TOKENS, arrays, batches, refuse_long
 from .choice import Choice, Vote
-from .choosing import How, Local
+from .choosing import NEW_TOKENS, How, Local
 from .contract import Contract
 from .fetch import checkpoint
 from .processor import Encoded, Message, Processor
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..prompts.render import Prompt
     from ..servers.endpoints import Server
     from .served import ServedARM
-
-NEW_TOKENS = 256
 
 
 @dataclass(frozen=True)

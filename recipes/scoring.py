@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ..inference.opening import class_of
 from ..schemas.errors import ArmError
 
 if TYPE_CHECKING:
@@ -24,16 +25,9 @@ _LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADD
 _QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
-def class_of(checkpoint: Mapping[str, Any]) -> Any:
-    """`ScalarRewardModel` or `SelectionARM`. ``checkpoint``: of a manifest, here and below."""
-    from ..inference.scalar import ScalarRewardModel
-    from ..inference.selection import SelectionARM
-
-    return ScalarRewardModel if checkpoint["kind"] == "scalar" else SelectionARM
-
-
 def opened(folder: Path, base: Path | None, checkpoint: Mapping[str, Any], device: str | None = None) -> Any:
-    """The checkpoint in ``folder`` as whoever uses it opens it. base: folder of its base model, if that is at hand."""
+    """The checkpoint in ``folder`` as whoever uses it opens it. base: folder of its base model, if that is at hand.
+    ``checkpoint``: of its manifest."""
     return class_of(checkpoint).open(folder, base=base, contract=checkpoint, device=device)
 
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..inference import contract as contracts
+from ..inference.opening import class_of
 from ..inference.processor import Processor
 from ..schemas import manifest as built
 from ..schemas.errors import ArmError
 from .inputs import Inputs
 from .manifest import manifest_of
 from .rows import Rows, encode, prepare
-from .scoring import answers, class_of
+from .scoring import answers
 from .work import Work
 
 if TYPE_CHECKING:

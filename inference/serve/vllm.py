@@ -21,10 +21,10 @@ from ...schemas.errors import ArmError, UsageError
 from ...servers.requests import Request as Wanted
 from ...servers.requests import chat
 from ..adapter import CONFIG, WEIGHTS, read_config
+from ..choosing import NEW_TOKENS
 from ..contract import Contract
 from ..rendering import Renderer
 from ..request import Request, Spoken, read, spoken_of
-from ..selection import NEW_TOKENS
 
 # vLLM 0.33.0 itself asks for this torch and for these releases of transformers.
 PINS: Mapping[str, str] = {"vllm": "==0.33.0", "torch": "==2.14.0", "transformers": ">=5.16.1,<5.21"}

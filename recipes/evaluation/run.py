@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...inference.choosing import NEW_TOKENS
 from ...inference.rendering import Renderer, Shown, prompts_in, read_prompt
-from ...inference.selection import NEW_TOKENS
 from ...prompts.render import RENDERER_VERSION, Prompt
 from ...schemas.actions.relations import TOLERANCE
 from ...schemas.errors import ArmError

@@ -73,19 +73,6 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def stand_in() -> Iterator[StandIn]:
-    with StandIn() as made:
-        yield made
-
-
-@pytest.fixture
-def server(stand_in: StandIn) -> StandIn:
-    stand_in.change(Script())
-    stand_in.reset()
-    return stand_in
-
-
-@pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("served") / "checkpoint", prompt())
 

@@ -36,11 +36,16 @@ def started(model: Fake, **bounds: Any) -> Engine:
     return engine
 
 
+def held_back(**bounds: Any) -> tuple[Fake, Engine]:
+    """A model that answers nothing before ``model.go`` is set, and its engine."""
+    model = Fake()
+    model.go.clear()
+    return model, started(model, **bounds)
+
+
 def test_what_waits_is_asked_together_in_the_order_it_came_and_by_one_thread() -> None:
     async def test() -> None:
-        model = Fake()
-        model.go.clear()
-        engine = started(model, batch=3)
+        model, engine = held_back(batch=3)
         first = asking(engine, "a")
         await until(lambda: model.asked)
         rest = asking(engine, *"bcdef")
@@ -59,9 +64,7 @@ def test_what_waits_is_asked_together_in_the_order_it_came_and_by_one_thread() -
 
 def test_more_than_may_wait_are_refused_and_told_when_to_come_again() -> None:
     async def test() -> None:
-        model = Fake()
-        model.go.clear()
-        engine = started(model, batch=2, queue=3)
+        model, engine = held_back(batch=2, queue=3)
         tasks = asking(engine, *"abcde")
         await until(lambda: engine.inside == 5)
         with pytest.raises(UnservedError, match="5 requests are waiting") as refused:
@@ -91,9 +94,7 @@ def test_when_to_come_again_follows_the_rate() -> None:
 
 def test_whoever_left_costs_nothing() -> None:
     async def test() -> None:
-        model = Fake()
-        model.go.clear()
-        engine = started(model, batch=4)
+        model, engine = held_back(batch=4)
         first = asking(engine, "a")
         await until(lambda: model.asked)
         rest = asking(engine, *"bcd")
@@ -112,9 +113,7 @@ def test_whoever_left_costs_nothing() -> None:
 
 def test_a_request_that_breaks_the_model_breaks_no_other() -> None:
     async def test() -> None:
-        model = Fake()
-        model.go.clear()
-        engine = started(model, batch=4)
+        model, engine = held_back(batch=4)
         first = asking(engine, "a")
         await until(lambda: model.asked)
         rest = asking(engine, "b", "fail", "c")
@@ -153,9 +152,7 @@ def test_a_model_that_answers_too_little_is_an_error_and_not_a_silence() -> None
 
 def test_draining_finishes_what_is_inside_and_takes_no_more() -> None:
     async def test() -> None:
-        model = Fake()
-        model.go.clear()
-        engine = started(model, batch=2)
+        model, engine = held_back(batch=2)
         tasks = asking(engine, *"abcde")
         await until(lambda: engine.inside == 5 and model.asked)
         ending: Awaitable[bool] = asyncio.create_task(engine.end())
@@ -172,9 +169,7 @@ def test_draining_finishes_what_is_inside_and_takes_no_more() -> None:
 
 def test_it_ends_although_the_model_is_still_at_work_for_somebody_who_left() -> None:
     async def test() -> None:
-        model = Fake()
-        model.go.clear()
-        engine = started(model)
+        model, engine = held_back()
         task = asking(engine, "a")[0]
         await until(lambda: model.asked)
         task.cancel()
