@@ -15,6 +15,8 @@ from .store import load
 from .validate import RowValidator, compile_schema, for_schema
 
 NAME = "manifest.json"
+_VERSION = {"manifest/1": "manifest", "model_manifest/1": "model_manifest"}  # the field of each that names it
+_A = {"manifest/1": "the manifest of a dataset", "model_manifest/1": "the manifest of a checkpoint"}
 _OF = {"manifest/1": "version 1", "model_manifest/1": "a checkpoint"}
 
 
@@ -39,6 +41,10 @@ def parse(data: bytes, where: str, schema: str = "manifest/1") -> dict[str, Any]
     except ValueError as error:
         raise ArmError(f"is not JSON: {error}", where=where) from error
     problems = for_schema(schema).problems(manifest)
+    if problems and isinstance(manifest, dict) and _VERSION[schema] not in manifest:
+        for other, version in _VERSION.items():
+            if version in manifest:
+                raise ArmError(f"is {_A[other]}, and {_A[schema]} is expected", where=where)
     if problems:
         issues = [Issue(where, 0, place, message) for place, message in problems]
         raise ArmError(f"is no manifest of {_OF[schema]}", where=where, issues=issues)

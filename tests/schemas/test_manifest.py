@@ -88,6 +88,7 @@ def test_the_message_says_what_is_wrong_with_a_path() -> None:
         (b"[" * 100_000, "is not JSON"),
         (b"null", "is no manifest"),
         (b'{"manifest": 2}', "is no manifest"),
+        (b'{"model_manifest": 1}', "is the manifest of a checkpoint, and the manifest of a dataset is expected"),
         (json.dumps({**GOOD, "more": 1}).encode(), "is no manifest"),
     ],
 )
