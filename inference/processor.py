@@ -69,6 +69,7 @@ class Processor:
         self.tokenizer: Any = _tokenizer(folder)
         if not self.tokenizer.chat_template:
             raise ArmError("has no chat template", where=str(folder))
+        self._blocks = takes_blocks(self.tokenizer, self.options)
         self.pictures: Any = _pictures(folder, limits)
         self.image_token = getattr(self.tokenizer, "image_token", None) or QWEN_PICTURE
         self.image_token_id: int = self.tokenizer.get_vocab().get(self.image_token, _NO_TOKEN)
@@ -97,8 +98,8 @@ class Processor:
         """``messages`` in the template's words, one image token for each picture."""
         try:
             shown: str = self.tokenizer.apply_chat_template(
-                [plain(message) for message in messages], tokenize=False, add_generation_prompt=reply_follows,
-                **self.options,
+                [plain(message) if self._blocks else _as_text(plain(message)) for message in messages],
+                tokenize=False, add_generation_prompt=reply_follows, **self.options,
             )  # fmt: skip
         except Exception as error:  # a template is a program, which may fail in any way
             raise ArmError(f"the chat template refuses the conversation: {error}", where=str(self.folder)) from error
@@ -185,6 +186,31 @@ def plain(message: Message) -> dict[str, Any]:
             for block in content
         ]
     return {"role": message["role"], "content": content}
+
+
+def takes_blocks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
+    """Whether the chat template shows a turn that is a list of blocks. Those of models that only read may know turns
+    that are one text, such as that of Qwen3, and show nothing of a list: without any error, every prompt would be
+    empty."""
+    said = "Is this shown?"
+
+    def shows(content: Any) -> bool:
+        try:
+            return said in tokenizer.apply_chat_template(
+                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=False, **options
+            )
+        except Exception:  # a template is a program, which may fail in any way; what it refuses is told when it is used
+            return False
+
+    return shows([{"type": "text", "text": said}]) or not shows(said)
+
+
+def _as_text(message: dict[str, Any]) -> dict[str, Any]:
+    """A turn of texts as one text; one with a picture as it is."""
+    content = message["content"]
+    if isinstance(content, str) or any(block["type"] != "text" for block in content):
+        return message
+    return {**message, "content": "".join(block["text"] for block in content)}
 
 
 def _tokenizer(folder: Path) -> Any:

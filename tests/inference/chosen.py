@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from action_reward_models.inference import How, ScalarRewardModel, SelectionARM, open_model
+from action_reward_models.inference.processor import Processor
 from action_reward_models.inference.rendering import Renderer, Shown
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.render import load_prompt_file
@@ -49,6 +50,7 @@ def main(work: str, base: str) -> dict[str, Any]:
         "no_folder": made.told(lambda: open_model("owner/name")),
         "no_prompt": made.told(lambda: open_model(silent, base=below).choose(asked.state(), CANDIDATES)),
         "at_once": _at_once(arm),
+        "texts": _of_texts(Path(work), below),
         "template": _failing(scalar).to_json(),
         "remembered": _remembered(scalar),
         "supplied": open_model(silent, base=below, prompt=supplied).choose(asked.state(), CANDIDATES).to_json(),
@@ -80,6 +82,20 @@ def _scored(model: ScalarRewardModel) -> dict[str, Any]:
         rows = [model.processor.scalar(shown.messages, one.images(shown.images), reply) for reply in replies]
         plain.append([model.score_encoded([row])[0] for row in rows])
     return {"choices": [one.to_json() for one in model.choose_many(requests)], "plain": plain}
+
+
+def _of_texts(work: Path, base: Path) -> dict[str, Any]:
+    """What templates show that know turns of one text, as those of Qwen3 and of older models."""
+    told = {}
+    silent = "{% if m.content is string %}{% set shown = m.content %}{% else %}{% set shown = '' %}{% endif %}"
+    for name, shown in (("silent", silent + "{{ m.role + ':' + shown }}"), ("fails", "{{ m.role + ':' + m.content }}")):
+        folder = work / f"{name}-template"
+        folder.mkdir()
+        Processor(base, made.LIMITS).save(folder)
+        (folder / "chat_template.jinja").write_text(f"{{% for m in messages %}}{shown}|{{% endfor %}}")
+        processor = Processor(folder, made.LIMITS)
+        told[name] = processor.text([*made.conversation(0, "Go."), *made.reply("stop")], reply_follows=False)
+    return told
 
 
 def _at_once(arm: SelectionARM) -> int:

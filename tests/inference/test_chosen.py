@@ -54,6 +54,11 @@ def test_one_thread_at_a_time_has_something_written(found: Any) -> None:
     assert found["at_once"] == 1
 
 
+def test_templates_that_know_no_blocks_show_the_text(found: Any) -> None:
+    """Else every prompt would be empty, in training as in use."""
+    assert found["texts"] == dict.fromkeys(("silent", "fails"), "user:Go.|assistant:stop|")
+
+
 def test_a_chat_template_that_fails_is_an_outcome_with_a_name(found: Any) -> None:
     assert found["template"]["status"] == "unrenderable"
     assert "the chat template refuses the conversation: unsupported operand" in found["template"]["detail"]
