@@ -33,7 +33,8 @@ ENVIRONMENT = "vllm-env"
 TEMPLATE = "chat_template.jinja"
 CLASSIFY, COMPLETIONS = "/classify", "/v1/chat/completions"
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # that --max-lora-rank takes
-# A turn that is one text is a list of one block in training, too. Found out by vLLM itself, it depends on the template.
+# A turn that is one text is a list of one block in training, too. Found out by vLLM itself, it depends on the template;
+# as it should of a model that sees nothing, whose template may show texts alone, and nothing of a list.
 _BLOCKS = ("--chat-template-content-format", "openai")
 
 
@@ -196,13 +197,13 @@ def _seen(folder: Path, model: Path, contract: Contract) -> list[str]:
     """Everything that decides what the model sees."""
     said = contract["processor"]
     longest = said["max_tokens"] + (0 if contract["kind"] == "scalar" else NEW_TOKENS)
-    words = ["--dtype", contract["dtype"], "--max-model-len", str(longest), *_BLOCKS]
+    words = ["--dtype", contract["dtype"], "--max-model-len", str(longest)]
     if (folder / TEMPLATE).is_file():
         words += ["--chat-template", str(model / TEMPLATE)]
     if said["template_options"] and contract["kind"] != "scalar":  # `CLASSIFY` takes them of each request alone
         words += ["--default-chat-template-kwargs", _json(said["template_options"])]
     if said["max_pixels"] is not None:
-        words += ["--limit-mm-per-prompt", _json({"image": 1, "video": 0})]
+        words += [*_BLOCKS, "--limit-mm-per-prompt", _json({"image": 1, "video": 0})]
         words += ["--mm-processor-kwargs", _json({key: said[key] for key in ("min_pixels", "max_pixels")})]
     return words
 
