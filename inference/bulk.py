@@ -134,7 +134,7 @@ class _Run:
         for place, path in {self.out: self.out, **places}.items():
             known = self._known(path)
             if known is not None and known != orjson.loads(self._said):
-                differs = sorted(key for key in {*known, *self.about} if known.get(key) != self.about.get(key))
+                differs = sorted(_differing(known, self.about))
                 raise ArmError(
                     f"holds picks of something else: {', '.join(differs)} differ{'s' if len(differs) == 1 else ''}",
                     where=str(place), next_command=f"--out NEW, or delete {place}",
@@ -246,6 +246,16 @@ class _Run:
             kept = self._kept(first, min(first + self.piece, self.inputs.total))
             assert kept is not None
             yield from kept
+
+
+def _differing(known: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[str]:
+    """What is another one; of how models are asked, which part of it."""
+    for key in {*known, *about}:
+        one, other = known.get(key), about.get(key)
+        if key == "how" and isinstance(one, dict) and isinstance(other, dict):
+            yield from (f"how.{name}" for name in {*one, *other} if one.get(name) != other.get(name))
+        elif one != other:
+            yield key
 
 
 def row_of(question: Question, choice: Choice | None) -> Row:

@@ -9,16 +9,15 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
-from action_reward_models.cli import _run, picking_models, picking_report
+from action_reward_models.cli import _run, picking_models, picking_report, select
 from action_reward_models.inference.bulk import row_of
 from action_reward_models.inference.choice import Choice
-from action_reward_models.inference.choosing import Chooser
+from action_reward_models.inference.choosing import Chooser, How
 from action_reward_models.inference.inputs import Question
 from action_reward_models.inference.request import Spoken, read
 from action_reward_models.prompts.render import Prompt
@@ -28,9 +27,10 @@ from action_reward_models.tests.inference.asked import CANDIDATES, asked, prompt
 from action_reward_models.tests.inference.fakes import Scores, Selects
 from action_reward_models.tests.inference.test_choosing import TABLE
 from action_reward_models.tests.inference.test_served import FAULTS, OWN, REPLIES, fast, written
+from action_reward_models.tests.servers.conftest import server, stand_in
 from action_reward_models.tests.servers.stand_in import Fault, Script, StandIn
 
-__all__ = ["fast"]  # a fixture
+__all__ = ["fast", "server", "stand_in"]  # fixtures
 SERVED = "--server local --served stand-in"
 
 
@@ -47,12 +47,6 @@ class Done(NamedTuple):
     def words(self) -> str:
         """Both streams, with one space between words: tables are wide."""
         return " ".join(f"{self.out} {self.err}".split())
-
-
-@pytest.fixture(scope="module")
-def stand_in() -> Iterator[StandIn]:
-    with StandIn() as made:
-        yield made
 
 
 class Shell:
@@ -73,19 +67,13 @@ class Shell:
 
 
 @pytest.fixture
-def here(
-    tmp_path: Path, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Shell:
-    stand_in.change(Script())
-    stand_in.reset()
+def here(tmp_path: Path, server: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     written(tmp_path / "arm", prompt())
-    (tmp_path / "endpoints.yaml").write_text(
-        f"endpoints: 1\nservers: {{local: {{urls: ['{stand_in.url}']}}}}\n", "utf-8"
-    )
+    (tmp_path / "endpoints.yaml").write_text(f"endpoints: 1\nservers: {{local: {{urls: ['{server.url}']}}}}\n", "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("ARM_ENDPOINTS", raising=False)
-    made = Shell(tmp_path, stand_in, capsys)
+    made = Shell(tmp_path, server, capsys)
     made.write("one.json", asked(id="mine"))
     return made
 
@@ -102,6 +90,12 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, Chooser]:
 
     monkeypatch.setattr(picking_models, "local", local)
     return known
+
+
+def test_what_is_not_said_is_what_it_is_in_python() -> None:
+    """The command line is parsed without the modules that know the defaults."""
+    said = {one.name: one.default for one in select.command.params}
+    assert How(**{name: said[name] for name in ("orders", "agree", "otherwise", "max_new_tokens")}) == How()
 
 
 # -- one request ------------------------------------------------------------------------------------------------------
@@ -257,7 +251,7 @@ def test_lines_to_a_server_and_again(here: Shell) -> None:
     last = here.run(f"arm select arm many.jsonl {SERVED} --json")
     assert (last.json["asked"], here.server.counts()["chat"], last.status) == (0, 1, 1)
     other = here.run(f"arm select arm many.jsonl {SERVED} --orders 3")
-    assert "arm: picks/stand-in-many.parquet: holds picks of something else: how differs" in other.err
+    assert "arm: picks/stand-in-many.parquet: holds picks of something else: how.orders differs" in other.err
     assert "next: --out NEW, or delete picks/stand-in-many.parquet" in other.err
     other = here.run(f"arm select arm many.jsonl {SERVED} --response-format json_object")
     assert "holds picks of something else: model differs" in other.err
@@ -334,7 +328,7 @@ def test_many_with_another_policy(here: Shell, models: dict[str, Chooser]) -> No
         ("only", "click(1, 2)"),
     ]
     changed = here.run("arm select mumbles two.jsonl --otherwise first")
-    assert "how, scalar differ" in changed.err
+    assert "how.otherwise, scalar differ" in changed.err
 
 
 # -- what means nothing -----------------------------------------------------------------------------------------------

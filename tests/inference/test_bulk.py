@@ -214,7 +214,7 @@ def test_answers_of_something_else_are_not_gone_on_with(tmp_path: Path, finished
 
     other = {**ABOUT, "model": {"sha256": "1" * 64}}
     assert refused(ten(tmp_path), other) == "holds picks of something else: model differs"
-    assert refused(ten(tmp_path), {**other, "how": {"orders": 3}}).endswith(": how, model differ")
+    assert refused(ten(tmp_path), {**other, "how": {"orders": 3}}).endswith(": how.orders, model differ")
     assert refused(lines(tmp_path, asked()), ABOUT).endswith(": inputs differs")
     assert refused(ten(tmp_path), ABOUT, 5).endswith(": piece differs")
     assert run(ten(tmp_path), Asks(), out).rows == 10, "and what was there is as it was"
