@@ -15,9 +15,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..schemas.errors import ArmError
 
+_SAID = "Is this shown?"
+
 
 class ChatTemplate:
     """The template in the first of ``paths`` that has one. Raises ArmError when none has, or it cannot be read."""
+
+    _texts = False  # whether it shows turns of one text only
 
     def __init__(self, paths: Sequence[Path], variables: Mapping[str, str]) -> None:
         """``variables`` are the special tokens by name, such as bos_token."""
@@ -29,16 +33,36 @@ class ChatTemplate:
             raise ArmError(f"is no template: line {error.lineno}: {error.message}", where=str(self._path)) from error
         except RecursionError as error:
             raise ArmError("is no template: it is nested too deep", where=str(self._path)) from error
+        # Templates of models that only read may know turns that are one text, and show nothing of a list of blocks.
+        self._texts = not self._shows([{"type": "text", "text": _SAID}]) and self._shows(_SAID)
 
     def text(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The whole conversation as text, without an opening for one more turn. Raises ArmError when the template
         refuses it."""
         try:
             return self._template.render(
-                messages=messages, tools=None, documents=None, add_generation_prompt=False, **self._variables
+                messages=list(map(_as_text, messages)) if self._texts else messages,
+                tools=None,
+                documents=None,
+                add_generation_prompt=False,
+                **self._variables,
             )
         except Exception as error:  # it is somebody else's program
             raise ArmError(f"the chat template refuses a row: {error}", where=str(self._path)) from error
+
+    def _shows(self, content: Any) -> bool:
+        try:
+            return _SAID in self.text([{"role": "user", "content": content}])
+        except ArmError:
+            return False  # what it refuses is told when it is used
+
+
+def _as_text(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A turn of texts as one text, as `inference.processor` shows it; one with a picture as it is."""
+    content = message.get("content")
+    if not isinstance(content, list) or any(block["type"] != "text" for block in content):
+        return message
+    return {**message, "content": "".join(block["text"] for block in content)}
 
 
 def _found(paths: Sequence[Path]) -> tuple[Path, str]:

@@ -200,6 +200,15 @@ def test_transformers_renders_the_same(tmp_path: Path, template: str) -> None:
     assert ours == theirs
 
 
+def test_a_template_that_knows_no_blocks_shows_the_text(tmp_path: Path) -> None:
+    """As that of Qwen3: of a list it shows nothing, and rows would seem to be short."""
+    shown = "{% if m.content is string %}{{ m.content }}{% endif %}"
+    (tmp_path / "chat_template.jinja").write_text(f"{{% for m in messages %}}{shown}|{{% endfor %}}")
+    template = ChatTemplate([tmp_path / "chat_template.jinja"], {})
+    turns = [{"role": "user", "content": [{"type": "text", "text": "Go."}]}, {"role": "assistant", "content": "stop"}]
+    assert template.text(turns) == "Go.|stop|"
+
+
 @pytest.mark.parametrize(
     ("template", "message"),
     [
