@@ -11,7 +11,6 @@ packages take depends on the line and the index: with pip's cache they are only 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
 import resource
@@ -26,31 +25,19 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 CANDIDATES = [f"<action>click({40 * number}, 139)</action>" for number in range(1, 6)]
-_MAKE = """
-import sys
-from pathlib import Path
-from action_reward_models.prompts.options import PromptOptions
-from action_reward_models.prompts.render import load_prompt
-from action_reward_models.tests.inference.made import make, png
-
-folder, base, picture = map(Path, sys.argv[1:])
-prompt = load_prompt("scalar/1", PromptOptions()).to_json()
-make(folder, base, "scalar", prompt=prompt, spoken=("function", "pixel"))
-picture.write_bytes(png("white"))
-"""
 
 
 def measure() -> list[dict[str, Any]]:
+    from action_reward_models.tests.inference import process
+    from action_reward_models.tests.inference.asked import png, state, url
     from action_reward_models.tests.tiny_vlm import cached
 
     env = {name: value for name, value in cached.environment().items() if name not in ("USE_TORCH", "PYTHONWARNINGS")}
     with tempfile.TemporaryDirectory() as work:
-        folder, base = Path(work), cached.made()
-        made = [str(folder / "model"), str(base), str(folder / "page.png")]
-        subprocess.run([sys.executable, "-c", _MAKE, *made], env=env, check=True)
-        picture = base64.b64encode((folder / "page.png").read_bytes()).decode()
-        state = {"task": "Buy milk", "screenshot": f"data:image/png;base64,{picture}"}
-        (folder / "question.json").write_text(json.dumps({"state": state, "candidates": CANDIDATES}))
+        folder, base = Path(work), process.base()
+        process.run("made", folder / "model", base, "scalar")
+        asked = {"state": state(screenshot=url(png(160, 120))), "candidates": CANDIDATES}
+        (folder / "question.json").write_text(json.dumps(asked))
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=BytesIO(archive)) as files:
             files.extractall(folder / "source", filter="data")

@@ -20,19 +20,6 @@ FOLDER = Path(__file__).parents[2] / "examples" / "agent"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 RESPONSES = ["<think>First.</think><action>click(1, 2)</action>", '<action>stop("it\'s done")</action>']
 
-_MAKE = """
-import sys
-from importlib import import_module
-from pathlib import Path
-from action_reward_models.prompts.options import PromptOptions
-from action_reward_models.prompts.render import load_prompt
-from action_reward_models.tests.inference.made import make
-
-folder, base, kind = sys.argv[1:]
-prompt = load_prompt("scalar/1" if kind == "scalar" else "selection/1", PromptOptions()).to_json()
-make(Path(folder), Path(base), kind, prompt=prompt, spoken=("function", "pixel"))
-"""
-
 
 class Model:
     """Picks what it is told to, and keeps what it is asked."""
@@ -109,8 +96,7 @@ def test_the_plain_agent_runs_in_a_browser(tmp_path: Path, kind: str) -> None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is on the PATH")
     base = process.base()
     env = {name: value for name, value in cached.environment().items() if name != "USE_TORCH"}
-    made = [sys.executable, "-c", _MAKE, str(tmp_path / "model"), str(base), kind]
-    subprocess.run(made, env=env, check=True)
+    process.run("made", tmp_path / "model", base, kind)
     command = [sys.executable, str(FOLDER / "plain.py"), str(tmp_path / "model"), "--base", str(base), "--steps", "3"]
     done = subprocess.run([*command, "--browser", browser], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

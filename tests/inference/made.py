@@ -15,6 +15,8 @@ from action_reward_models.inference import adapter, head
 from action_reward_models.inference.base import folder_sha256
 from action_reward_models.inference.checkpoint import DTypeName, load_base
 from action_reward_models.inference.processor import Limits, Processor
+from action_reward_models.prompts.options import PromptOptions
+from action_reward_models.prompts.render import load_prompt
 from action_reward_models.schemas.errors import ArmError
 from action_reward_models.schemas.ids import sha256_hex
 from PIL import Image
@@ -39,6 +41,12 @@ def told(action: Callable[[], object]) -> str:
     except ArmError as error:
         return str(error)
     return "not refused"
+
+
+def main(folder: str, base: str, kind: str) -> None:
+    """Write an adapter checkpoint that can be asked, with the prompt of its kind, as `process.run` does."""
+    own = load_prompt("scalar/1" if kind == "scalar" else "selection/1", PromptOptions())
+    make(Path(folder), Path(base), kind, prompt=own.to_json(), spoken=("function", "pixel"))
 
 
 def make(
