@@ -205,7 +205,8 @@ def test_a_template_that_knows_no_blocks_shows_the_text(tmp_path: Path) -> None:
     shown = "{% if m.content is string %}{{ m.content }}{% endif %}"
     (tmp_path / "chat_template.jinja").write_text(f"{{% for m in messages %}}{shown}|{{% endfor %}}")
     template = ChatTemplate([tmp_path / "chat_template.jinja"], {})
-    turns = [{"role": "user", "content": [{"type": "text", "text": "Go."}]}, {"role": "assistant", "content": "stop"}]
+    asked: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "Go."}]}
+    turns = [asked, {"role": "assistant", "content": "stop"}]
     assert template.text(turns) == "Go.|stop|"
 
 
