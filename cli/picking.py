@@ -125,11 +125,15 @@ class Asked:
     def _many(self, path: Path | None, kept: ExitStack) -> bool:
         from ..inference.bulk import pick
         from ..registry.evaluating import refuse_built
+        from ..schemas.errors import UsageError
 
         with output.progress() as show:
             inputs = self._lines(path) if path is not None else kept.enter_context(self._split(show))
             out = self.out or Path("picks") / f"{_plain(self.model.name)}-{self._called(inputs)}.parquet"
             refuse_built(out)
+            if out.suffix != ".parquet":
+                raise UsageError("the answers are a Parquet file, whatever it is called", where=str(out),
+                                 next_command=f"--out {out.with_suffix('.parquet')}")  # fmt: skip
             about = {"model": self.model.about(), **self.about()}
             try:
                 done = pick(

@@ -201,11 +201,14 @@ def _refuse_useless(said: Said) -> None:
             told = "the server loads the model itself" if said.server is not None else "no --server is asked"
             raise output.usage(f"{name} says nothing: {told}")
     alone = {
-        "--scalar-base": said.scalar_base is not None and said.scalar is None,
-        "--prompt-option": bool(said.prompt_option) and said.prompt is None,
-        "--device": said.device is not None and said.server is not None and said.scalar is None,
-        "--agree": said.agree != "majority" and said.orders == 1,
+        "--scalar-base": ("--scalar", said.scalar_base is not None and said.scalar is None),
+        "--prompt-option": ("--prompt", bool(said.prompt_option) and said.prompt is None),
+        "--device": (
+            "a model that runs here",
+            said.device is not None and said.server is not None and said.scalar is None,
+        ),
+        "--agree": ("--orders", said.agree != "majority" and said.orders == 1),
     }
-    for name, useless in alone.items():
+    for name, (lacking, useless) in alone.items():
         if useless:
-            raise output.usage(f"{name} says nothing without what it is for")
+            raise output.usage(f"{name} says nothing without {lacking}")

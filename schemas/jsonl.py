@@ -55,7 +55,8 @@ def loads(raw: bytes) -> Any:
     try:
         value = orjson.loads(raw)  # for its grammar only: it keeps the last of two equal keys, rounds long integers
     except orjson.JSONDecodeError as error:
-        raise JsonError(_not_utf8(raw) or f"not JSON: {error.msg} at column {error.colno}") from error
+        place = f"{f'line {error.lineno}, ' if error.lineno > 1 else ''}column {error.colno}"
+        raise JsonError(_not_utf8(raw) or f"not JSON: {error.msg} at {place}") from error
     if raw.count(b"[") + raw.count(b"{") > DEEPEST and _is_deep(value):
         raise JsonError(_TOO_DEEP)
     del value  # a long line is not held twice

@@ -253,6 +253,8 @@ def test_lines_to_a_server_and_again(here: Shell) -> None:
     other = here.run(f"arm select arm many.jsonl {SERVED} --orders 3")
     assert "arm: picks/stand-in-many.parquet: holds picks of something else: how.orders differs" in other.err
     assert "next: --out NEW, or delete picks/stand-in-many.parquet" in other.err
+    other = here.run(f"arm select arm many.jsonl {SERVED} --out picks.csv")
+    assert (other.status, "next: --out picks.parquet" in other.err) == (2, True)
     other = here.run(f"arm select arm many.jsonl {SERVED} --response-format json_object")
     assert "holds picks of something else: model differs" in other.err
 
@@ -347,7 +349,7 @@ def test_many_with_another_policy(here: Shell, models: dict[str, Chooser]) -> No
         ("select arm one.json --response-format json_object", "--response-format says nothing"),
         (f"select arm one.json {SERVED} --base .", "--base says nothing: the server loads the model"),
         (f"select arm one.json {SERVED} --device cpu", "--device says nothing"),
-        (f"select arm one.json {SERVED} --agree all", "--agree says nothing"),
+        (f"select arm one.json {SERVED} --agree all", "--agree says nothing without --orders"),
         (f"select arm one.json {SERVED} --split train", "requests in a file have none"),
         (f"select arm one.json {SERVED} --out x.parquet", "the answer to one request is printed"),
         (f"select arm endpoints.yaml {SERVED}", "is neither .json (one request) nor .jsonl"),

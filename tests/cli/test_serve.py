@@ -145,7 +145,7 @@ def test_it_ends_when_the_model_is_stuck_with_a_request_that_timed_out(tmp_path:
         ("--batch 0", {}, 2, "0 is not in the range"),
         ("--timeout 0", {}, 2, "0.0 is not in the range"),
         ("--orders 3", {}, 2, "a scalar model, which sees one candidate at a time"),
-        ("--agree all", {}, 2, "--agree says nothing without what it is for"),
+        ("--agree all", {}, 2, "--agree says nothing without --orders"),
         ("--served it", {}, 2, "--served needs --server"),
         ("--host 192.0.2.1", {}, 1, "192.0.2.1:8000: cannot be listened on"),
         ("--host 192.0.2.1", {}, 1, "next: --host 127.0.0.1"),

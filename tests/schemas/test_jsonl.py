@@ -149,6 +149,8 @@ def test_a_torn_last_line_is_called_so_and_a_broken_one_before_it_is_not(tmp_pat
     with pytest.raises(JsonError) as caught:
         jsonl.loads_line(first)
     assert re.fullmatch("not JSON: [^;]* at column 6", str(caught.value))
+    with pytest.raises(JsonError, match="at line 3, column "):
+        jsonl.loads(b'{"a":\n\n  1, }')
     with pytest.raises(JsonError) as caught:
         jsonl.loads_line(second)
     assert str(caught.value).startswith("not JSON: ")
