@@ -94,7 +94,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, Chooser]:
 
 def test_what_is_not_said_is_what_it_is_in_python() -> None:
     """The command line is parsed without the modules that know the defaults."""
-    said = {one.name: one.default for one in select.command.params}
+    said: dict[str, Any] = {one.name: one.default for one in select.command.params}
     assert How(**{name: said[name] for name in ("orders", "agree", "otherwise", "max_new_tokens")}) == How()
 
 
