@@ -193,8 +193,9 @@ def watched(body: Any) -> Iterator[list[torch.Tensor]]:
     seen: list[torch.Tensor] = []
 
     def note(_: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        positions = named["position_ids"] if "position_ids" in named else given[1]
-        seen.append(positions.reshape(-1, *positions.shape[-2:]))
+        positions = named.get("position_ids", given[1] if len(given) > 1 else None)
+        if hasattr(positions, "shape") and len(positions.shape) > 1:  # else of a family that counts in another way
+            seen.append(positions.reshape(-1, *positions.shape[-2:]))
 
     turns = [module for name, module in body.named_modules() if name.rpartition(".")[2] == "rotary_emb"]
     handles = [module.register_forward_pre_hook(note, with_kwargs=True) for module in turns[:1]]
