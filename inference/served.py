@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, get_args
 
 from ..prompts.render import Prompt
 from ..prompts.replies import parse_selection
@@ -30,7 +30,7 @@ from ..servers.requests import LimitParameter, ResponseFormat, chat, selection_f
 from ..servers.requests import Request as Wanted
 from ..servers.urls import host_of, normal
 from . import contract as contracts
-from .choice import Choice, Vote
+from .choice import Choice, Vote, refuse_unknown
 from .choosing import Chooser, How
 from .contract import Contract
 from .rendering import Renderer
@@ -55,6 +55,11 @@ class Sending:
     temperature: float | None = 0.0
     chat_template_kwargs: Mapping[str, Any] | None = None
     patience_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a form or a name that does not exist: each request would be refused by the server."""
+        refuse_unknown("response_format", self.response_format, get_args(ResponseFormat))
+        refuse_unknown("limit_parameter", self.limit_parameter, get_args(LimitParameter))
 
 
 class ServedARM(Chooser):

@@ -381,3 +381,6 @@ def test_sending_is_what_at_takes(server: StandIn, checkpoint: Path) -> None:
     assert made.sending == Sending(patience_s=3.0)
     with pytest.raises(TypeError):
         make(server.url, model="m", checkpoint=checkpoint, patience=3.0)
+    for strange in ({"response_format": "json"}, {"limit_parameter": "tokens"}):
+        with pytest.raises(UsageError, match="is not known; "):
+            make(server.url, model="m", checkpoint=checkpoint, **strange)
