@@ -16,7 +16,7 @@ def run(name: str, *given: Any, **more: str) -> Any:
     module = f"action_reward_models.tests.inference.{name}"
     code = f"import json, sys, {module} as m; out = m.main(*json.loads(sys.argv[1])); print('\\n' + json.dumps(out))"
     env = {**cached.environment(), **more}
-    del env["USE_TORCH"]
+    env.pop("USE_TORCH", None)  # which the tests set
     command = [sys.executable, "-c", code, json.dumps(given, default=str)]
     done = subprocess.run(command, env=env, cwd=cached.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
