@@ -23,6 +23,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit
 _TOLD = 10  # issues in one message
 _LONGEST = 2000  # characters of a message
 _PATH = re.compile(r" (\$\S*)$")  # the JSON path at the end of an error's ``where``
+_ROUTES = "POST /select, /score, /v1/chat/completions; GET /v1/models, /health, /metrics"
 _GONE = 499  # nobody reads it; in the log it says that the client went away
 
 
@@ -69,7 +70,8 @@ def response(error: BaseException) -> Response:
         return answer(error.to_json(), error.status, error.headers)
     if isinstance(error, HTTPException):  # of the router: no such route, another method
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
-        return answer(_body(error.status_code, str(error.detail), code, None), error.status_code, error.headers)
+        told = f"{error.detail}; there are {_ROUTES}"
+        return answer(_body(error.status_code, told, code, None), error.status_code, error.headers)
     if isinstance(error, ClientDisconnect):
         return answer(_body(_GONE, "the client went away", "client_gone", None), _GONE)
     return answer(_body(500, "the server failed; its log says why", "internal_error", None), 500)

@@ -118,7 +118,9 @@ def test_the_models_it_serves() -> None:
 def test_paths_and_methods_that_are_none() -> None:
     async def test() -> None:
         async with world() as here:
-            assert problem(await here.client.get("/nowhere/at/all")) == (404, "not_found")
+            nowhere = await here.client.get("/nowhere/at/all")
+            assert problem(nowhere) == (404, "not_found")
+            assert "there are POST /select, /score" in nowhere.json()["error"]["message"]
             wrong = await here.client.get("/select")
             assert problem(wrong) == (405, "method_not_allowed")
             assert wrong.headers["allow"] == "POST"
