@@ -68,7 +68,7 @@ def _refuse_other_files(folder: Path, manifest: Mapping[str, Any], weights: bool
         if used and is_safe_path(name) and path.is_file() and (found := file_sha256(path)) != sha256:
             raise ArmError(
                 f"is not the file that {NAME} names: its sha256 is {found}, and should be {sha256}", where=str(path),
-                next_command=f"arm validate {folder}   # says all that was changed",
+                next_command=f"arm verify {folder}   # says all that was changed",
             )  # fmt: skip
 
 

@@ -202,7 +202,7 @@ def _model(folder: Path, based: bool) -> Iterator[Check]:
         contract = read_contract(folder)
     except ArmError as error:
         yield Check("checkpoint", "wrong" if folder.is_dir() else "missing", str(error).splitlines()[0],
-                    error.next_command or f"arm validate {folder}")  # fmt: skip
+                    error.next_command or f"arm verify {folder}")  # fmt: skip
         return
     if contract["layout"] != "merged":
         scalar = contract["kind"] == "scalar"

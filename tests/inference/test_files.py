@@ -42,6 +42,7 @@ def test_a_file_that_was_changed_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(ArmError, match=r"is not the file that manifest\.json names") as told:
         contract.read(folder)
     assert told.value.where == str(folder / name)
+    assert (told.value.next_command or "").startswith(f"arm verify {folder} ")
     assert sha256_hex(b"other") in told.value.message
     assert sha256_hex(name.encode()) in told.value.message
 
