@@ -153,7 +153,7 @@ class Asked:
 
     def _told(self, done: Summary) -> bool:
         if self.as_json:
-            output.data(done.to_json())
+            output.data(done.to_json(self.lacking))
         else:
             picking_report.many(done, self.lacking)
             click.echo(str(done.out))

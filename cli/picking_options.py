@@ -128,12 +128,13 @@ class Asking:
     scalar: Model | None
 
     @classmethod
-    def of(cls, named: str | None, said: Said) -> Asking:
-        """The models of the command line; ``named``: MODEL. Raises UsageError for what does not go together."""
+    def of(cls, named: str | None, said: Said, *, patience_s: float | None = None) -> Asking:
+        """The models of the command line; ``named``: MODEL. patience_s: the longest wait for a reply of a server, where
+        that is not `Sending`'s own. Raises UsageError for what does not go together."""
         _refuse_useless(said)
         if named is None and (said.server is None or said.prompt is None):
             raise output.usage("a MODEL is needed; it may be left out only with --server and --prompt")
-        model = _model(named, said, _prompt(said))
+        model = _model(named, said, _prompt(said), patience_s)
         if model.contract["kind"] == "scalar" and said.orders > 1:
             raise output.usage(f"{model.name} is a scalar model, which sees one candidate at a time: it has no order")
         if said.scalar is None:
@@ -156,14 +157,14 @@ class Asking:
         return {"how": how, "scalar": self.scalar and self.scalar.about()}
 
 
-def _model(named: str | None, said: Said, prompt: Prompt | None) -> Model:
+def _model(named: str | None, said: Said, prompt: Prompt | None, patience_s: float | None) -> Model:
     if said.server is None or said.served is None:
         assert named is not None
         return picking_models.local(named, said.base, said.device, prompt)
     from ..registry.endpoints import Known
 
     server = Known.of(Path(), said.endpoints).server(said.server)
-    told = {"response_format": said.response_format, "limit_parameter": said.limit_parameter}
+    told = {"response_format": said.response_format, "limit_parameter": said.limit_parameter, "patience_s": patience_s}
     sending = {name: value for name, value in told.items() if value is not None}
     return picking_models.served(named, server, said.served, prompt, sending)
 

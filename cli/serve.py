@@ -77,7 +77,7 @@ def command(
             return serve_vllm.commands(model, said.base, name, host, port, as_json)
         return serve_vllm.preflight(model, said.base, host, port, as_json)
     token = _token()
-    asking = Asking.of(model, said)
+    asking = Asking.of(model, said, patience_s=timeout_s)  # a client that waits longer has had its 504
     serving = _serving()
     with serving.bind(host, port) as bound:  # before the model is loaded, which takes long
         from ..inference.serve.app import LOOPBACK, Service

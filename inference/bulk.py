@@ -69,11 +69,11 @@ class Summary:
                 if len(some) < _NAMED:
                     some.append({key: row[key] for key in ("row_index", "line", "id", "status", "detail", "chosen_by")})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, wanted: Lacking) -> dict[str, Any]:
+        """As data; ``wanted``: the field that was asked for, so that rows without it are told of."""
         return {
             "out": str(self.out), "rows": self.rows, "asked": self.asked, "statuses": dict(self.statuses),
-            "chosen_by": dict(self.chosen_by), "lacking": {name: self.lacking[name] for name in self.first},
-            "first_lacking": self.first,
+            "chosen_by": dict(self.chosen_by), "lacking": self.lacking[wanted], "first_lacking": self.first[wanted],
         }  # fmt: skip
 
 

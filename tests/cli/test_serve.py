@@ -17,8 +17,11 @@ from typing import Any
 
 import pytest
 from action_reward_models.cli import _run
+from action_reward_models.cli.picking_options import Asking, Said
+from action_reward_models.inference.served import ServedARM
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.render import load_prompt
+from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.schemas.images import data_url
 from action_reward_models.tests.cli import served_by_a_fake
 from action_reward_models.tests.inference.made import png
@@ -278,3 +281,19 @@ def test_what_vllm_lacks_is_a_table_and_a_status(
     assert status == 1
     assert all(check["name"] in out for check in told["checks"])
     assert f"vllm: {missing['do']}" in err
+
+
+def test_another_server_is_waited_for_as_long_as_a_client_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply that nobody waits for any more would keep the one worker from all other requests."""
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{{task}}{{observation}}{{history}}{{count}}{{points}}{{candidates}}{{answer}}")
+    monkeypatch.setenv("ARM_ENDPOINT_THERE", "http://127.0.0.1:9/v1")
+    said = Said(
+        None, None, 1, "majority", 256, "none", None, None, "there", "arm", tmp_path / "endpoints.yaml", None, None,
+        prompt, file_sha256(prompt), (),
+    )  # fmt: skip
+    chooser = Asking.of(None, said, patience_s=1.5).model.opened()
+    assert isinstance(chooser, ServedARM)
+    assert chooser.sending.patience_s == 1.5

@@ -117,9 +117,9 @@ def test_every_line_has_a_row(tmp_path: Path) -> None:
     assert said[11].startswith("$.candidates[0] holds either")
     assert "as after an interrupted write" in said[12]
     assert [row["id"] for row in found[1:4]] == ["no candidates", None, None]
-    assert done.to_json() | {"first_lacking": 0} == {
+    assert done.to_json("scores") | {"first_lacking": 0} == {
         "out": str(done.out), "rows": 10, "asked": 10, "statuses": {"ok": 2, "unreadable": 8},
-        "chosen_by": {"model": 2, "nobody": 8}, "lacking": {"selected_index": 8, "scores": 8}, "first_lacking": 0,
+        "chosen_by": {"model": 2, "nobody": 8}, "lacking": 8, "first_lacking": 0,
     }  # fmt: skip
     assert [row["line"] for row in done.first["scores"]] == [4, 5, 6, 7, 8]
     assert not (tmp_path / "picks.parquet.making").exists()
