@@ -288,7 +288,7 @@ def test_another_server_is_waited_for_as_long_as_a_client_waits(
 ) -> None:
     """A reply that nobody waits for any more would keep the one worker from all other requests."""
     prompt = tmp_path / "prompt.txt"
-    prompt.write_text("{{task}}{{observation}}{{history}}{{count}}{{points}}{{candidates}}{{answer}}")
+    prompt.write_text("{{task}}\n{{observation}}\n{{history}}\n{{count}}\n{{points}}\n{{candidates}}\n{{answer}}\n")
     monkeypatch.setenv("ARM_ENDPOINT_THERE", "http://127.0.0.1:9/v1")
     said = Said(
         None, None, 1, "majority", 256, "none", None, None, "there", "arm", tmp_path / "endpoints.yaml", None, None,
