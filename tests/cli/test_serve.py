@@ -283,15 +283,14 @@ def test_what_vllm_lacks_is_a_table_and_a_status(
     assert f"vllm: {missing['do']}" in err
 
 
-def test_another_server_is_waited_for_as_long_as_a_client_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_server_is_waited_for_as_long_as_a_client_waits(tmp_path: Path) -> None:
     """A reply that nobody waits for any more would keep the one worker from all other requests."""
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("{{task}}\n{{observation}}\n{{history}}\n{{count}}\n{{points}}\n{{candidates}}\n{{answer}}\n")
-    monkeypatch.setenv("ARM_ENDPOINT_THERE", "http://127.0.0.1:9/v1")
+    declared = tmp_path / "endpoints.yaml"
+    declared.write_text("endpoints: 1\nservers: {there: {urls: ['http://127.0.0.1:9/v1']}}\n")
     said = Said(
-        None, None, 1, "majority", 256, "none", None, None, "there", "arm", tmp_path / "endpoints.yaml", None, None,
+        None, None, 1, "majority", 256, "none", None, None, "there", "arm", declared, None, None,
         prompt, file_sha256(prompt), (),
     )  # fmt: skip
     chooser = Asking.of(None, said, patience_s=1.5).model.opened()
