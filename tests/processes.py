@@ -47,6 +47,12 @@ ARM = (
     *(f"action_reward_models.{name}" for name in (*_OURS, *(f"cli.{verb}" for verb in _VERBS))),
 )  # fmt: skip
 _LATE = ("datasets", "huggingface_hub.constants", "torch")  # read the environment when they are imported
+# What a model is run and trained with. All of it reads the environment when it is imported: see `torch`.
+TORCH = (
+    "torch", "transformers", "peft", "accelerate", "PIL.Image", "transformers.models.qwen3_5.modeling_qwen3_5",
+    "transformers.models.qwen2_vl.image_processing_pil_qwen2_vl", "transformers.generation.utils",
+    "trl.trainer.reward_trainer", "trl.trainer.sft_trainer", "jsonschema_rs", "pyarrow.parquet", "jinja2",
+)  # fmt: skip
 _ARM_CODE = """
 import sys
 from action_reward_models.cli import main
@@ -78,10 +84,11 @@ class Address:
 class Server(Address):
     """Forks processes that know ``modules`` already; it ends with the process that started it."""
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    def __init__(self, modules: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="arm-forks-")
         super().__init__(f"{self._folder.name}/socket")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+        kept = kept if env is None else dict(env)
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__, self.path, *modules], env=kept, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -118,10 +125,11 @@ class Forked:
 _servers: dict[tuple[str, ...], Address] = {}
 
 
-def server(modules: tuple[str, ...]) -> Address:
-    """Started when it is first asked for."""
+def server(modules: tuple[str, ...], env: Mapping[str, str] | None = None) -> Address:
+    """Started when it is first asked for. env: what its modules read when they are imported; by default nothing of
+    Hugging Face's."""
     if modules not in _servers:
-        _servers[modules] = Server(modules)
+        _servers[modules] = Server(modules, env)
     return _servers[modules]
 
 
@@ -143,15 +151,27 @@ def python(code: str, *words: str, cwd: Path, env: Mapping[str, str]) -> subproc
     return _to_its_end(server(STOCK), f"import sys; sys.path.insert(0, '')\n{code}", ["-c", *words], cwd, env)
 
 
+def torch(module: str, *words: object, cwd: Path = _ROOT, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run ``python -m MODULE WORDS`` to its end, with ``given`` to read and the environment of a process that runs a
+    model, as it was when the first of them started: that of another Hub needs a process of its own."""
+    from action_reward_models.tests.tiny_vlm import cached
+
+    env = {name: value for name, value in cached.environment().items() if name != "USE_TORCH"}
+    code = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return _to_its_end(server(TORCH, env), code, [module, *map(str, words)], cwd, env, given)
+
+
 def _to_its_end(
-    server: Address, code: str, words: Sequence[str], cwd: Path, env: Mapping[str, str]
+    server: Address, code: str, words: Sequence[str], cwd: Path, env: Mapping[str, str], given: str = ""
 ) -> subprocess.CompletedProcess[str]:
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as out,
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as err,
-        open(os.devnull) as nothing,  # noqa: PTH123
+        tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as read,
     ):
-        streams = (nothing.fileno(), out.fileno(), err.fileno())
+        read.write(given)
+        read.seek(0)
+        streams = (read.fileno(), out.fileno(), err.fileno())
         status = server.fork(code, words, env=env, cwd=cwd, streams=streams).wait()
         out.seek(0)
         err.seek(0)
@@ -202,7 +222,7 @@ def know(path: str) -> None:
 def _serve(path: str, modules: Sequence[str]) -> None:
     for name in modules:
         importlib.import_module(name)
-    assert not set(_LATE) & set(sys.modules), set(_LATE) & set(sys.modules)
+    assert "torch" in modules or not set(_LATE) & set(sys.modules), set(_LATE) & set(sys.modules)
     assert threading.active_count() == 1, "what is forked is whole"
     gc.collect()
     gc.freeze()  # or every process would copy all of it when it collects

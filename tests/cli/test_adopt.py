@@ -16,6 +16,7 @@ from action_reward_models.hub_sync.local_hub import serve
 from action_reward_models.inference.base import folder_sha256
 from action_reward_models.prompts.options import PromptOptions
 from action_reward_models.prompts.render import load_prompt
+from action_reward_models.tests import processes
 from action_reward_models.tests.hub_sync.conftest import Running, start
 from action_reward_models.tests.recipes import tiny
 from action_reward_models.tests.tiny_vlm import cached
@@ -27,10 +28,15 @@ ADAPTER = ["adapter_config.json", "adapter_model.safetensors"]
 
 def found(folder: Path, *words: object, **more: str) -> Any:
     """What `adopted` found in a process with torch that writes to ``folder``."""
+    folder.mkdir(exist_ok=True)
+    module = "action_reward_models.tests.cli.adopted"
+    if not more:
+        done = processes.torch(module, *words, cwd=folder)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout.splitlines()[-1])
     env = {**cached.environment(), **more}
     env.pop("USE_TORCH", None)
-    folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "action_reward_models.tests.cli.adopted", *map(str, words)]
+    command = [sys.executable, "-m", module, *map(str, words)]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

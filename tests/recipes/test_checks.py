@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from action_reward_models.recipes import manifest as manifests
 from action_reward_models.recipes.checks import Given, check, checking
 from action_reward_models.schemas.ids import file_sha256, sha256_hex
 from action_reward_models.schemas.manifest import manifest_of
+from action_reward_models.tests import processes
 from action_reward_models.tests.recipes import tiny
 from action_reward_models.tests.tiny_vlm import cached
 
@@ -232,12 +231,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             cases[-1]["start"] = str(folder / "start")
     cases += [{"recipe": str(path)} for path in shipped()]
     published(folder / "start", built, base)
-    environment = cached.environment()
-    environment.pop("USE_TORCH", None)
-    done = subprocess.run(
-        [sys.executable, "-m", "action_reward_models.tests.recipes.checking"],
-        input=json.dumps(cases), env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = processes.torch("action_reward_models.tests.recipes.checking", given=json.dumps(cases))
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     return dict(zip([*CASES, *map(str, shipped())], found, strict=True))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from typing import Any
 
 import pytest
+from action_reward_models.tests import processes
 from action_reward_models.tests.inference import process
 from action_reward_models.tests.tiny_vlm import cached
 
@@ -17,13 +16,8 @@ from action_reward_models.tests.tiny_vlm import cached
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What `merging.py` prints: all in one process with torch."""
     folder = tmp_path_factory.mktemp("merging")
-    environment = cached.environment()
-    environment.pop("USE_TORCH", None)
-    done = subprocess.run(
-        [sys.executable, "-m", "action_reward_models.tests.recipes.merging", str(folder), str(cached.made()),
-         str(process.base(sees=False))],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = (folder, cached.made(), process.base(sees=False))
+    done = processes.torch("action_reward_models.tests.recipes.merging", *words)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -6,12 +6,11 @@ All of it is found in one process (`tiny_training`), because torch and the train
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import Any
 
 import orjson
 import pytest
+from action_reward_models.tests import processes
 from action_reward_models.tests.recipes import tiny
 from action_reward_models.tests.tiny_vlm import cached
 
@@ -24,8 +23,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     built = tiny.dataset(tmp_path_factory.mktemp("registry"), scored=True)
     folder = tmp_path_factory.mktemp("training")
     cached.made()
-    command = [sys.executable, "-m", SCRIPT, str(built), str(folder)]
-    done = subprocess.run(command, env=cached.environment(), capture_output=True, text=True, check=False)
+    done = processes.torch(SCRIPT, built, folder)
     assert done.returncode == 0, done.stderr[-3000:]
     found: Facts = orjson.loads((folder / "facts.json").read_bytes())
     return found

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from action_reward_models.recipes.evaluation import recompute
 from action_reward_models.schemas.manifest import manifest_of
 from action_reward_models.schemas.validate import for_schema
+from action_reward_models.tests import processes
 from action_reward_models.tests.tiny_vlm import cached
 
 KINDS = ("selection_arm", "scalar")
@@ -20,13 +19,8 @@ KINDS = ("selection_arm", "scalar")
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> dict[str, Any]:
     """What `asked.py` found: all in one process with torch."""
-    env = cached.environment()
-    env.pop("USE_TORCH", None)
-    words = [str(tmp_path_factory.mktemp("asked")), str(cached.made()), str(dataset)]
-    done = subprocess.run(
-        [sys.executable, "-m", "action_reward_models.tests.recipes.evaluation.asked", *words],
-        env=env, cwd=cached.ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = (tmp_path_factory.mktemp("asked"), cached.made(), dataset)
+    done = processes.torch("action_reward_models.tests.recipes.evaluation.asked", *words)
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
