@@ -244,10 +244,10 @@ def test_what_asks_for_nothing_is_taken() -> None:
 
 
 def test_what_a_client_learns_of_an_error() -> None:
-    told = errors.response(ValueError("/work/secret"))
+    told = errors.response(ValueError("/srv/secret"))
     assert told.status_code == 500
     assert b"secret" not in told.body
-    told = errors.response(ArmError("no weights", where="/work/secret"))  # an error of ours that is not for clients
+    told = errors.response(ArmError("no weights", where="/srv/secret"))  # an error of ours that is not for clients
     assert (told.status_code, b"secret" in told.body) == (500, False)
     told = errors.response(HTTPException(405, headers={"Allow": "GET"}))
     assert (told.status_code, told.headers["allow"]) == (405, "GET")
