@@ -27,6 +27,20 @@ class Done:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def words(self) -> str:
+        """Both streams, with one space between words: tables are wide."""
+        return " ".join(f"{self.out} {self.err}".split())
+
+
+def typed(line: str, capsys: pytest.CaptureFixture[str]) -> Done:
+    """``arm`` as it is typed, in this process: importing a client takes longer than asking."""
+    capsys.readouterr()
+    status = _run(shlex.split(line)[1:])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return Done(status, said.out, said.err)
+
 
 @dataclass(frozen=True)
 class Shell:
@@ -41,12 +55,7 @@ class Shell:
         return self.world.folder
 
     def run(self, line: str) -> Done:
-        """In this process: importing a client takes longer than asking."""
-        self.capsys.readouterr()
-        status = _run(shlex.split(line)[1:])
-        said = self.capsys.readouterr()
-        assert "Traceback" not in said.err
-        return Done(status, said.out, said.err)
+        return typed(line, self.capsys)
 
     def serve(self, more: str = "") -> None:
         """Declare the stand-in beside the registry; ``more`` fields of both servers."""

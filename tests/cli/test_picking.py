@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import io
 import json
-import shlex
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from action_reward_models.cli import _run, picking_models, picking_report, select
+from action_reward_models.cli import picking_models, picking_report, select
 from action_reward_models.inference.bulk import row_of
 from action_reward_models.inference.choice import Choice
 from action_reward_models.inference.choosing import Chooser, How
@@ -23,6 +22,7 @@ from action_reward_models.inference.request import Spoken, read
 from action_reward_models.prompts.render import Prompt
 from action_reward_models.schemas.ids import file_sha256
 from action_reward_models.tests.builders.conftest import Toy
+from action_reward_models.tests.cli.made import Done, typed
 from action_reward_models.tests.inference.asked import CANDIDATES, asked, prompt, state
 from action_reward_models.tests.inference.fakes import Scores, Selects
 from action_reward_models.tests.inference.test_choosing import TABLE
@@ -34,21 +34,6 @@ __all__ = ["fast", "server", "stand_in"]  # fixtures
 SERVED = "--server local --served stand-in"
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def words(self) -> str:
-        """Both streams, with one space between words: tables are wide."""
-        return " ".join(f"{self.out} {self.err}".split())
-
-
 class Shell:
     """A folder with a request in one.json and a checkpoint without weights, `arm` as it is typed there."""
 
@@ -56,11 +41,7 @@ class Shell:
         self.folder, self.server, self.capsys = folder, server, capsys
 
     def run(self, line: str) -> Done:
-        self.capsys.readouterr()
-        status = _run(shlex.split(line)[1:])
-        said = self.capsys.readouterr()
-        assert "Traceback" not in said.err
-        return Done(status, said.out, said.err)
+        return typed(line, self.capsys)
 
     def write(self, name: str, *requests: Any) -> None:
         (self.folder / name).write_text("".join(json.dumps(one) + "\n" for one in requests), "utf-8")
